@@ -19,7 +19,6 @@ from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
-from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
 from index.store.filters import Filter, Selections
 from index.store.listing import DocumentPages
@@ -28,7 +27,6 @@ from index.store.rows import (
     check_entries,
     stored_document,
     stored_metadata,
-    stored_vectors,
     vector_arrays,
 )
 from index.store.schema import check_is_ours, create_if_missing
@@ -53,7 +51,6 @@ class SQLiteDocumentStore:
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
-        maintenance: what the maintenance of the store needs to know after a restart.
     """
 
     def __init__(
@@ -92,8 +89,7 @@ class SQLiteDocumentStore:
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
         self.pages = DocumentPages(self._connections, path, self.families.of)
-        self.maintenance = MaintenanceState(self._connections)
-        self._selections = Selections(self._connections, read_only=read_only)
+        self._selections = Selections(self._connections)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
@@ -144,12 +140,11 @@ class SQLiteDocumentStore:
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
             sql.insert_documents(connection, changed, hashes, added, sequence)
-        self._selections.changed()
         if advance:
             follow_all(self.followers, Changes(sequence, sorted([*revised, *added]), replaced))
         if self._follow_common_text():
-            return Change(self.sequence, _int64(added), _int64(replaced))
-        return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
+            sequence = self.sequence
+        return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.
@@ -162,7 +157,6 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
-        self._selections.changed()
         if removed:
             follow_all(self.followers, Changes(sequence, [], removed))
         return Change(sequence, _int64([]), _int64(removed))

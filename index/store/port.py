@@ -8,7 +8,6 @@ from index.errors import StorageError
 from index.id_set import IdSet
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import Space
-from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
@@ -45,11 +44,6 @@ class DocumentStore(Protocol):
     @property
     def log(self) -> ChangeLog:
         """Which vectors were removed, and since when that is known."""
-        ...
-
-    @property
-    def maintenance(self) -> MaintenanceState:
-        """What the maintenance needs to know after a restart."""
         ...
 
     @property

@@ -50,11 +50,8 @@ class Change:
         sequence: of the store, after it.
         added: vector ids Int64[N].
         removed: vector ids Int64[M].
-        vectors: of the added ones, Float32[N, dimension], where this is the one change between
-            the sequence before and this one; otherwise they are to be read from the store.
     """
 
     sequence: int
     added: Int64
     removed: Int64
-    vectors: Float32 | None = None

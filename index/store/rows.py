@@ -14,7 +14,6 @@ from index.document import Document, metadata_json
 from index.errors import DOCTOR, DamagedDocumentError, StoreError
 from index.sqlite.block_vectors import BlockVectors, pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
-from index.sqlite.task_state import LOG_START, read_count
 from index.store.checksums import blocks_checksum, document_checksum, vector_checksum
 from index.store.filters import insert_metadata, remove_metadata
 from index.store.records import EncodedDocument, StoredDocument
@@ -75,7 +74,8 @@ def read_sequence(connection: sqlite3.Connection) -> int:
 
 def read_log_start(connection: sqlite3.Connection) -> int:
     """Return the sequence since which every removal is logged."""
-    return read_count(connection, LOG_START) or 0
+    (start,) = connection.execute("SELECT log_start FROM meta").fetchone()
+    return int(start)
 
 
 def advance_sequence(connection: sqlite3.Connection) -> int:
@@ -196,13 +196,6 @@ def check_entries(entries: Sequence[EncodedDocument], dimension: int) -> None:
     if not unit.all():
         name = entries[int(np.argmin(unit))].document.id
         raise ValueError(f"document {name!r}: its vector has no unit norm")
-
-
-def stored_vectors(entries: Sequence[EncodedDocument]) -> Float32 | None:
-    """Return the vectors Float32[N, dimension] of documents, as they are stored; None for none."""
-    if not entries:
-        return None
-    return np.stack([entry.vector for entry in entries]).astype(np.float32, copy=False)
 
 
 def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:

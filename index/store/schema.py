@@ -16,7 +16,6 @@ from index.sqlite.connections import (
     storage_error,
     utc_now,
 )
-from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.filters import METADATA_SCHEMA
 
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
@@ -35,6 +34,7 @@ CREATE TABLE meta (
     dimension INTEGER NOT NULL,
     created TEXT NOT NULL,
     sequence INTEGER NOT NULL,
+    log_start INTEGER NOT NULL,
     identity TEXT NOT NULL
 );
 CREATE TABLE documents (
@@ -73,14 +73,13 @@ CREATE TABLE revisions (
 CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
-{MAINTENANCE_SCHEMA};
 {SPACES_SCHEMA};
 {COMMON_TEXT_SCHEMA};
 """,
     shrinks=True,
 )
 _INSERT_META = """
-INSERT INTO meta VALUES (?, ?, ?, 0, lower(hex(randomblob(16))))"""
+INSERT INTO meta VALUES (?, ?, ?, 0, 0, lower(hex(randomblob(16))))"""
 
 
 def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:

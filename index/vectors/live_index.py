@@ -158,23 +158,6 @@ def _catch_up(index: FaissIndex, store: DocumentStore, sequence: int) -> int:
     return change.sequence
 
 
-def _follow(index: FaissIndex, change: Change) -> bool:
-    """Apply a small change that has its vectors, if the index is of the sequence before it.
-
-    It need not be read back from the store. A longer change that failed may have added some of the
-    vectors early, as `_catch_up` does.
-
-    Returns:
-        Whether it did; otherwise the changes in between are to be read from the store.
-    """
-    vectors, ids = change.vectors, change.added
-    if vectors is None or change.sequence != index.sequence + 1 or len(ids) > ADD_CHUNK:
-        return False
-    new = ~index.contains(ids)
-    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
-    return True
-
-
 def read_snapshot(
     store: DocumentStore, root: Path, precision: Precision
 ) -> tuple[Manifest, FaissIndex]:
@@ -402,11 +385,7 @@ class LiveIndex:
 
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added."""
-        if change.sequence <= self.sequence:
-            return
-        with self._updates:
-            followed = _follow(self._live.index, change)
-        if not followed:
+        if change.sequence > self.sequence:
             self.catch_up()
 
     def catch_up(self) -> None:

@@ -1,7 +1,5 @@
 """The change log is bounded, and what it has forgotten is never missed unnoticed."""
 
-import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 import index.store.change_log
 from index.directory.data_directory import open_data_directory
 from index.errors import SnapshotError, StoreError
-from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import open_live_index, read_snapshot
 from tests.index.conftest import sql
@@ -121,10 +118,3 @@ def test_it_is_forgotten_in_small_transactions(
     assert store.log.forget(3, trained=0) == 0
     assert store.log.start == 5
     np.testing.assert_array_equal(store.changes_since(5).removed, [5])
-
-
-@pytest.mark.parametrize("state", ["", "{", json.dumps(-3), json.dumps("x"), json.dumps(None)])
-def test_a_damaged_note_is_none(store: SQLiteDocumentStore, state: str) -> None:
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("INSERT INTO maintenance_state VALUES ('log start', ?)", (state,))
-        assert read_count(connection, LOG_START) is None
