@@ -166,9 +166,7 @@ def read_snapshot(
     Raises:
         SnapshotError: it is damaged, or of another store or time.
     """
-    manifest, index = read_current_snapshot(
-        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
-    )
+    manifest, index = read_current_snapshot(root, precision, store.fingerprint)
     if manifest.sequence > store.sequence:
         raise SnapshotError(
             f"{root}: the index holds change {manifest.sequence} of the store, which ends at "
@@ -216,14 +214,12 @@ def _publish_generation(
             return SavedIndex(
                 precision=precision,
                 sequence=source.index.sequence,
-                nlist=source.index.nlist,
-                vectors=len(source.index),
                 trained_sequence=source.training.sequence,
                 trained_vectors=source.training.vectors,
                 nprobe=source.nprobe,
             )
 
-    return publish_snapshot(root, save, fingerprint=store.fingerprint, dimension=store.dimension)
+    return publish_snapshot(root, save, store.fingerprint)
 
 
 def _choose_held_out(ids: Int64) -> Int64:

@@ -28,7 +28,7 @@ _UNFINISHED = ".publishing"
 
 @dataclass(frozen=True, slots=True)
 class SavedIndex:
-    """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
+    """What is in an index file: the store's changes up to `sequence`.
 
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
     queries visit `nprobe` of them.
@@ -36,8 +36,6 @@ class SavedIndex:
 
     precision: Precision
     sequence: int
-    nlist: int
-    vectors: int
     trained_sequence: int
     trained_vectors: int
     nprobe: int
@@ -49,7 +47,6 @@ class Manifest(SavedIndex):
 
     generation: int
     fingerprint: str
-    dimension: int
     sha256: str
 
 
@@ -58,16 +55,13 @@ def index_file(root: Path, generation: int) -> Path:
     return root / f"{generation:010}.index"
 
 
-def publish_snapshot(
-    root: Path, save: Callable[[Path], SavedIndex], *, fingerprint: str, dimension: int
-) -> Manifest:
+def publish_snapshot(root: Path, save: Callable[[Path], SavedIndex], fingerprint: str) -> Manifest:
     """Publish a new generation, durable and current at return; a kill leaves the old one current.
 
     Args:
         root: the directory of all snapshots, created when it is missing.
         save: writes the index to the given path and describes it.
         fingerprint: of the checkpoint that made the vectors.
-        dimension: of the vectors.
 
     Raises:
         SnapshotError: something could not be written; the old generation stays current.
@@ -84,7 +78,6 @@ def publish_snapshot(
             **asdict(save(unfinished)),
             generation=generation,
             fingerprint=fingerprint,
-            dimension=dimension,
             sha256=_sha256(unfinished),
         )
         index = index_file(root, generation)
@@ -126,7 +119,7 @@ def current_precision(root: Path) -> Precision | None:
 
 
 def read_current_snapshot(
-    root: Path, precision: Precision, *, fingerprint: str, dimension: int
+    root: Path, precision: Precision, fingerprint: str
 ) -> tuple[Manifest, FaissIndex]:
     """Verify the current generation and load its index.
 
@@ -145,11 +138,7 @@ def read_current_snapshot(
             raise SnapshotError(f"{path}: the file has changed since it was published")
     except OSError as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
-    index = load_faiss_index(path, precision)
-    expected = (dimension, manifest.nlist, manifest.vectors)
-    if (index.dimension, index.nlist, len(index)) != expected:
-        raise SnapshotError(f"{path}: is not what {CURRENT} says")
-    return manifest, index
+    return manifest, load_faiss_index(path)
 
 
 def _sha256(path: Path) -> str:

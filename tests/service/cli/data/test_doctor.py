@@ -38,24 +38,14 @@ def test_doctor_finds_nothing_in_what_is_sound(longmatch: Run, data: Path) -> No
 
 
 ONE_VECTOR = "store.sqlite3: 1 document (d0) is damaged in vectors"
-SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
 SOME_DAMAGES = ("an index file", "a segment", "a lost vector", "block vectors", "another value")
 DAMAGES = {
     "an index file": ("snapshots:", None),
     "a segment": (".segment: is damaged: delete it", None),
-    "another vector": (ONE_VECTOR, f"UPDATE vectors SET vector = {SECOND} WHERE vector_id = 1"),
     "a lost vector": (ONE_VECTOR, "DELETE FROM vectors WHERE vector_id = 1"),
     "block vectors": (
         "2 documents (d0, d1) are damaged in vectors",
         "UPDATE block_vectors SET vectors = x'0000' WHERE vector_id < 3",
-    ),
-    "a value that filters lack": (
-        "the values of 1 documents do not match, vector id 3 first",
-        "DELETE FROM metadata_values WHERE vector_id = 3 AND field = '/year'",
-    ),
-    "a value of no document": (
-        "1 documents do not match, vector id 999 first",
-        "INSERT INTO metadata_values VALUES ('/year', 2, 1990, 999)",
     ),
     "another value": (
         "1 documents do not match, vector id 3 first",
