@@ -93,6 +93,9 @@ class Remedy(Enum):
         return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
+_IN_THE_STORE = (Remedy.REBUILD, Remedy.ENCODE, Remedy.REMOVE_DAMAGED)
+
+
 def require_damage(path: Path, error: Exception) -> None:
     """Check that an error is about damage, before it becomes a finding.
 
@@ -352,11 +355,10 @@ def repair(
         StoreError: something cannot be written.
     """
     with locked(data):
-        if any(f.what == STORE_FILE and not f.remedy.repairable for f in findings):
-            return
+        broken = any(f.what == STORE_FILE and not f.remedy.repairable for f in findings)
         checkpoint = share_if_readable(data, checkpoint)
         delete = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
-        of_store = [finding for finding in findings if finding.remedy in _IN_THE_STORE]
+        of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
         if of_store:
             delete |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
         try:
@@ -372,6 +374,8 @@ def repair(
         except OSError as error:
             failure = storage_error(data / STORE_FILE, error)
             raise failure or StoreError(f"{data}: cannot be written: {error}") from error
+        if broken:
+            return
     space = vector_space(checkpoint)
     with closing(
         open_data_directory(
@@ -385,9 +389,6 @@ def repair(
             refit_alignment(directory.store, progress)
         directory.store.families.find(progress)
         publish(directory, progress)
-
-
-_IN_THE_STORE = (Remedy.REBUILD, Remedy.ENCODE, Remedy.REMOVE_DAMAGED)
 
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
