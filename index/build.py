@@ -166,10 +166,10 @@ class Moves:
     def take(self, new: Sequence[Document]) -> list[Document]:
         """Store those of new documents that are known by another id; return the others."""
         moved = {d.id: self._former[d.content_hash] for d in new if d.content_hash in self._former}
-        stored = self._store.find(list(set(moved.values())), skip_damaged=True)
+        stored = self._store.find(list(set(moved.values())))
         numbers = [found.vector_id for found in stored.values()]
-        vectors = dict(zip(*self._store.vectors(numbers, skip_damaged=True), strict=True))
-        blocks = self._store.block_vectors(numbers, skip_damaged=True)
+        vectors = dict(zip(*self._store.vectors(numbers), strict=True))
+        blocks = self._store.block_vectors(numbers)
         known: list[EncodedDocument] = []
         for document in new:
             found = stored.get(moved.get(document.id, ""))
@@ -330,19 +330,14 @@ def publish(data: DataDirectory, progress: Progress) -> None:
 
 
 def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:
-    """Store new titles and metadata of documents of unchanged text; return the other documents.
-
-    Among these are those that are stored and found to be damaged: they are stored again.
-    """
+    """Store new titles and metadata of documents of unchanged text; return the other documents."""
     hashes = store.content_hashes([document.id for document in batch])
     new: list[Document] = []
     known: list[Document] = []
     for document in batch:
         (known if hashes.get(document.id) == document.content_hash else new).append(document)
-    stored = store.find([document.id for document in known], skip_damaged=True)
-    sound = {key for key, found in stored.items() if found.vector_id not in store.damage}
-    new += [document for document in known if document.id not in sound]
-    redescribed = [d for d in known if d.id in sound and _is_redescribed(d, stored[d.id].document)]
+    stored = store.find([document.id for document in known])
+    redescribed = [d for d in known if _is_redescribed(d, stored[d.id].document)]
     ids = [stored[document.id].vector_id for document in redescribed]
     vectors = dict(zip(*store.vectors(ids), strict=True))
     store.put(

@@ -54,6 +54,22 @@ class Document:
             raise DocumentError("metadata", f"is larger than {MAX_METADATA_BYTES} bytes of JSON")
         object.__setattr__(self, "metadata", json.loads(metadata))
 
+    @classmethod
+    def stored(cls, document_id: str, text: str, title: str, metadata: str) -> "Document":
+        """Return a document as the store has it, which was checked when it was put.
+
+        Args:
+            document_id: its id.
+            text: its text.
+            title: its title.
+            metadata: of `metadata_json`.
+        """
+        document = object.__new__(cls)
+        for name, value in (("id", document_id), ("text", text), ("title", title)):
+            object.__setattr__(document, name, value)
+        object.__setattr__(document, "metadata", dict(json.loads(metadata)))
+        return document
+
     @property
     def titled_text(self) -> str:
         """The text with the title as its first paragraph, unless it begins with it already."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from index.directory.backup import STATE_FILE
 from index.directory.data_directory import locked
-from index.doctor.examine import Finding, Remedy, require_damage
+from index.doctor import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from service.feedback.store import FeedbackStore

@@ -262,7 +262,6 @@ def record_state(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
-        opened.metrics.damaged_documents.set(len(opened.data.store.damage))
         opened.metrics.standing_lag.set(opened.standing.lag_seconds)
 
 
@@ -270,7 +269,7 @@ def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
     The engine or Redis is down, a follower is behind, all places of active requests are taken, the
-    disk is full or failed, documents were found to be damaged, or a collection cannot be used.
+    disk is full or failed, or a collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
@@ -278,7 +277,6 @@ def degraded_parts(engine: Engine) -> list[str]:
         "redis": engine.redis is not None and not engine.redis.available,
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
-        "damaged_documents": any(len(collection.data.store.damage) for collection in opened),
     }
     for follower in (file for some in opened for file in some.data.store.followers):
         parts[follower.path.stem] = parts.get(follower.path.stem, False) or follower.behind

@@ -70,7 +70,7 @@ INTERNAL_ERROR = _problem_type(
 DOCUMENT_DAMAGED = _problem_type(
     "document-damaged", 500, "A stored document is damaged",
     "The stored document that the request needs is damaged, for example by a failing disk; `id` "
-    "names it, and all others can be used. Index it again, or run `longmatch doctor --repair`.",
+    "names it. Run `longmatch doctor --repair`, and index it again.",
 )  # fmt: skip
 STORAGE_FULL = _problem_type(
     "storage-full", 507, "The disk of the service is full",

@@ -25,10 +25,9 @@ from index.search.calibrate import LiveScoring
 from index.vectors.lists import (
     Drift,
     DriftLimits,
-    RejectedRetraining,
+    Training,
     adapted_nprobe,
     drift_reasons,
-    read_rejected_retraining,
 )
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
@@ -64,7 +63,7 @@ class Maintenance:
         self._limits = DriftLimits()
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
-        self._attempt = read_rejected_retraining(data.store.maintenance)
+        self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -119,16 +118,15 @@ class Maintenance:
         index = self._data.index
         drift = index.measure_drift()
         _record_drift(drift, index, self._metrics)
-        last = self._attempt
-        again = last is not None and last.matches(index.training, self._target)
-        attempted_at = last.changed if last and again else 0.0
+        training, changed = self._attempt
+        attempted_at = changed if training == index.training else 0.0
         reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
         if reasons:
-            self._attempt = RejectedRetraining(index.training, drift.changed, self._target)
-            self._retrain(reasons, self._attempt)
+            self._attempt = index.training, drift.changed
+            self._retrain(reasons)
             _record_drift(index.measure_drift(), index, self._metrics)
 
-    def _retrain(self, reasons: tuple[str, ...], attempt: RejectedRetraining) -> None:
+    def _retrain(self, reasons: tuple[str, ...]) -> None:
         _log.info("retraining the index: %s", ", ".join(reasons))
         try:
             result = self._data.index.retrain(self._target, self._stopping.is_set)
@@ -141,7 +139,6 @@ class Maintenance:
         self._metrics.recall.labels("held_out").set(result.recall)
         if not result.swapped:
             self._metrics.index_retrainings.labels("refused").inc()
-            attempt.write(self._data.store.maintenance)
             _log.warning(
                 "the new index generation was rejected: recall@10 %.3f, target %.3f, previous %.3f",
                 *(result.recall, self._target, result.old_recall),

@@ -78,7 +78,6 @@ class CollectionMetrics:
     recall: Labelled[Gauge]
     recall_samples: Labelled[Counter]
     store_free: Gauge
-    damaged_documents: Gauge
     family_documents: Gauge
     standing_events: Counter
     standing_lag: Gauge
@@ -210,9 +209,6 @@ class Metrics:
             "recall_samples_total",
             "Searches sampled to be repeated exactly.",
             ["collection", "outcome"],
-        )
-        self.damaged_documents = gauge(
-            "damaged_documents", "Stored documents that were found to be damaged.", ["collection"]
         )
         self.family_documents = gauge(
             "family_documents",

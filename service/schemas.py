@@ -158,8 +158,7 @@ class BodyModel(BaseModel):
 
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 _VERSION = 1
-# Except those that stand for the bytes of a damaged id.
-_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INVALID = "is not a cursor of this service"
 
 

@@ -112,8 +112,6 @@ def try_thresholds(
         found[mode] = {
             "documents": documents,
             "threshold": threshold.score,
-            "low": threshold.low,
-            "high": threshold.high,
             "fresh_pairs": float((fresh[mode] >= threshold.score).mean()),
             "unseen_documents": float((of_unseen[mode] >= half.score).mean()),
         }

@@ -61,7 +61,7 @@ from index.document import Document
 from index.store.filters import Bound, Range
 from index.store.records import EncodedDocument
 from index.vectors.recall import exact_cosines, share_found
-from index.vectors.snapshot import INDEX_FILE, current_generation
+from index.vectors.snapshot import index_file, read_manifest
 from service.threads import limit_numpy_threads, set_switch_interval
 
 DOCUMENTS = 100_000
@@ -474,7 +474,7 @@ def _disk_bytes(data: Path) -> dict[str, int]:
     snapshots = data / SNAPSHOTS_DIRECTORY
     return {
         "store": (data / STORE_FILE).stat().st_size,
-        "index": (snapshots / current_generation(snapshots) / INDEX_FILE).stat().st_size,
+        "index": index_file(snapshots, read_manifest(snapshots).generation).stat().st_size,
     }
 
 

@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 
@@ -42,14 +41,13 @@ BLOCKS_FILE = "blocks.sqlite3"
 BLOCKS = DatabaseFormat(
     "aligned blocks",
     application_id=0x4C4D424C,
-    version=2,
+    version=3,
     schema="""
 CREATE TABLE documents (vector_id INTEGER PRIMARY KEY, share REAL NOT NULL DEFAULT 0);
 CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
     content BLOB NOT NULL,
-    checksum INTEGER NOT NULL,
     UNIQUE (vector_id, space_id)
 );
 """,
@@ -70,16 +68,14 @@ UPDATE documents SET share = ? WHERE vector_id = ?"""
 _REMOVE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
-INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content, checksum)
-SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content)
+SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
-SELECT vector_id, content, checksum FROM aligned_blocks
+SELECT vector_id, content FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
 _HELD = """
 SELECT vector_id FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
-_ALL = """
-SELECT vector_id, content, checksum FROM aligned_blocks"""
 _SCALE = np.dtype("<f4")
 _SPACES = """
 SELECT space_id FROM alignment_spaces"""
@@ -119,7 +115,7 @@ class AlignableDocuments:
 
     Attributes:
         space: that their blocks are in.
-        blocks: by vector id; documents without sound blocks are absent.
+        blocks: by vector id; documents without blocks are absent.
         common: the common text of the collection.
     """
 
@@ -161,31 +157,19 @@ class AlignmentIndex(Follower):
             return self._current(connection)
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
-        """Return the blocks of these documents in the current space; None if there is none.
-
-        Damaged rows are logged, left out and made again.
-        """
+        """Return the blocks of these documents in the current space; None if there is none."""
         with self._truth.reading() as connection:
             used = self._current(connection)
             common = self._common.read(connection)
         if used is None:
             return None
-        dimension = used.space.dimension
         with self.reading() as connection:
-            found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
+            rows = connection.execute(_BLOCKS, (vector_id_list(vector_ids), used.space_id))
+            found = {number: _unpack(content, used.space.dimension) for number, content in rows}
         if len(found) < len(vector_ids):
             now = self.space()
             if now is not None and now.space_id != used.space_id:  # the rows may be deleted
                 return self.read(vector_ids)
-        if damaged:
-            _log.error(
-                "%s: the aligned blocks of vector id %d and %d others are damaged",
-                *(self.path, damaged[0], len(damaged) - 1),
-            )
-            if not self._read_only:
-                with self.writing() as connection:
-                    again = self._add(connection, damaged)
-                self._work_off(again)
         return AlignableDocuments(used.space, found, common)
 
     def common_share(self, vector_id: int) -> float:
@@ -301,8 +285,7 @@ class AlignmentIndex(Follower):
                             "document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR
                         )
                     else:
-                        values = (vector_id, space_id, content, _checksum(content, vector_id))
-                        connection.execute(_INSERT_BLOCKS, values)
+                        connection.execute(_INSERT_BLOCKS, (vector_id, space_id, content))
 
     def _current(self, store: sqlite3.Connection) -> SpaceInUse | None:
         row = find_space(store)
@@ -320,36 +303,6 @@ class AlignmentIndex(Follower):
         return loaded
 
 
-def read_aligned_blocks(
-    connection: sqlite3.Connection, space_id: int, dimension: int, vector_ids: Iterable[int]
-) -> tuple[dict[int, AlignedBlocks], tuple[int, ...]]:
-    """Return the blocks of documents in a space by vector id, and the ids of damaged rows."""
-    found, damaged = {}, []
-    for vector_id, content, checksum in connection.execute(
-        _BLOCKS, (vector_id_list(vector_ids), space_id)
-    ):
-        sound = isinstance(content, bytes) and _checksum(content, vector_id) == checksum
-        rows, rest = divmod(len(content), dimension + 2 * _SCALE.itemsize) if sound else (0, 0)
-        if rows and not rest:
-            found[vector_id] = _unpack(content, rows, dimension)
-        else:
-            damaged.append(vector_id)
-    return found, tuple(damaged)
-
-
-def damaged_blocks(connection: sqlite3.Connection) -> list[int]:
-    """Return the vector ids of the rows that differ from their checksums."""
-    return [
-        vector_id
-        for vector_id, content, checksum in connection.execute(_ALL)
-        if not isinstance(content, bytes) or _checksum(content, vector_id) != checksum
-    ]
-
-
-def _checksum(content: bytes, vector_id: int) -> int:
-    return crc32(content, vector_id & 0xFFFFFFFF)
-
-
 def _project(
     space: AlignmentSpace, vector_id: int, offsets: bytes, vectors: bytes, marks: Marks | None
 ) -> bytes:
@@ -363,7 +316,11 @@ def _pack(blocks: AlignedBlocks) -> bytes:
     return b"".join(array.tobytes() for array in arrays)
 
 
-def _unpack(content: bytes, rows: int, dimension: int) -> AlignedBlocks:
+def _unpack(content: object, dimension: int) -> AlignedBlocks:
+    size = len(content) if isinstance(content, bytes) else 0
+    rows, rest = divmod(size, dimension + 2 * _SCALE.itemsize)
+    if not isinstance(content, bytes) or not rows or rest:
+        raise ValueError("aligned blocks are damaged")
     codes = np.frombuffer(content, np.int8, rows * dimension).reshape(rows, dimension)
     numbers = np.frombuffer(content, _SCALE, offset=rows * dimension)
     return AlignedBlocks(codes, numbers[:rows], numbers[rows:])

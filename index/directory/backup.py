@@ -279,8 +279,8 @@ def restore_backup(
 ) -> BackupManifest:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
-    Its files are copied, compared with their checksums and checked by SQLite before any of them
-    counts. After a kill the next opening finds an empty directory or the restored one.
+    Its files are copied and compared with their checksums before any of them counts. After a kill
+    the next opening finds an empty directory or the restored one.
 
     Args:
         key: that must have signed the backup; None takes any, signed or not.
@@ -311,8 +311,6 @@ def restore_backup(
             _require_room(sum(file.size for file in manifest.files.values()), data)
             arriving.mkdir()
             _read_files(source, manifest, arriving)
-            for path in arriving.rglob("*.sqlite3"):
-                _check(path, source)
             for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
                 space = read_space(store)
                 SQLiteDocumentStore(

@@ -2,16 +2,17 @@
 
 Batches are sent in the order of the corpus and received in that order, so that the store becomes
 the same, row by row, as when one process encodes. At most `BATCHES_AN_ACTOR` of them for each actor
-are on their way: the corpus is read as fast as its documents are stored, and need not fit into
-memory. Nothing is stored by an actor, so one that is killed loses nothing: Ray starts its process
-again, and the batches that it had are encoded once more.
+are on their way: the corpus need not fit into memory. Nothing is stored by an actor, so one that is
+killed loses nothing: Ray starts its process again, and the batches that it had are encoded once
+more.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -58,15 +59,6 @@ def open_encoder_pool(order: EncoderOrder, options: ClusterOptions) -> Iterator[
         yield pool
 
 
-@dataclass(slots=True)
-class _Sent:
-    """A batch that an actor encodes."""
-
-    batch: Batch
-    actor: int
-    result: Any
-
-
 class _EncoderPool:
     """Encoders in actors of Ray."""
 
@@ -83,7 +75,6 @@ class _EncoderPool:
         )
         each = replace(order, threads=allotment.threads)
         self._actors = [actor.remote(each) for _ in range(allotment.actors)]
-        self._sent: deque[_Sent] = deque()
 
     def open(self) -> None:
         """Open all encoders, and check that they are the same.
@@ -102,7 +93,7 @@ class _EncoderPool:
                     f"{PURPOSE}: {len(opening)} of {self._allotment} did not start within "
                     f"{START_SECONDS:g} seconds: the cluster has no room for them, or is slow"
                 )
-            found.add(self._get(done[0], "opening an encoder"))
+            found.add(self._get(partial(self._ray.get, done[0]), "opening an encoder"))
         strange = {opened.version for opened in found} - {version("longmatch")}
         if strange:
             raise ClusterError(
@@ -119,56 +110,41 @@ class _EncoderPool:
         self, batches: Iterable[Batch], progress: Progress
     ) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
         """Encode batches: see `BatchEncoder`."""
-        most = BATCHES_AN_ACTOR * len(self._actors)
+        from ray.util import ActorPool
+
+        pool = ActorPool(self._actors * BATCHES_AN_ACTOR)
+        sent = deque[Batch]()
         for batch in batches:
             if not batch.new:
                 yield batch, []
                 continue
-            self._send(batch)
-            while len(self._sent) >= most or self._first_is_done():
-                yield self._receive(progress)
-        while self._sent:
-            yield self._receive(progress)
+            pool.submit(lambda actor, documents: actor.encode.remote(documents), list(batch.new))
+            sent.append(batch)
+            if not pool.has_free():
+                yield self._receive(pool, sent.popleft(), progress)
+        while sent:
+            yield self._receive(pool, sent.popleft(), progress)
 
-    def _send(self, batch: Batch) -> None:
-        """Send a batch to the actor that has the least to do."""
-        _, unfinished = self._wait([sent.result for sent in self._sent])
-        busy = [sent.actor for sent in self._sent if sent.result in unfinished]
-        actor = min(range(len(self._actors)), key=busy.count)
-        result = self._actors[actor].encode.remote(list(batch.new))
-        self._sent.append(_Sent(batch, actor, result))
-
-    def _first_is_done(self) -> bool:
-        return bool(self._sent) and bool(self._wait([self._sent[0].result])[0])
-
-    def _wait(self, results: Sequence[Any]) -> tuple[Sequence[Any], set[Any]]:
-        """Return which results are there now, and which are not."""
-        if not results:
-            return [], set()
-        done, unfinished = self._ray.wait(
-            list(results), num_returns=len(results), timeout=0, fetch_local=False
-        )
-        return done, set(unfinished)
-
-    def _receive(self, progress: Progress) -> tuple[Batch, Sequence[EncodedDocument]]:
+    def _receive(
+        self, pool: Any, batch: Batch, progress: Progress
+    ) -> tuple[Batch, Sequence[EncodedDocument]]:
         """Wait for the first batch of those that were sent."""
-        first = self._sent.popleft()
-        ids = first.batch.new[0].id, first.batch.new[-1].id
-        encoded: EncodedBatch = self._get(first.result, f"documents {ids[0]!r} to {ids[1]!r}")
+        work = f"documents {batch.new[0].id!r} to {batch.new[-1].id!r}"
+        encoded: EncodedBatch = self._get(pool.get_next, work)
         for skipped in encoded.skipped:
             progress.skipped(skipped)
-        progress.advanced(len(first.batch.new), tokens=encoded.tokens)
-        return first.batch, encoded.documents
+        progress.advanced(len(batch.new), tokens=encoded.tokens)
+        return batch, encoded.documents
 
-    def _get(self, result: Any, work: str) -> Any:
-        """Return a result.
+    def _get(self, read: Callable[[], Any], work: str) -> Any:
+        """Return what a function reads from an actor.
 
         Raises:
             ClusterError: there is none; says of what work.
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(result)
+            return read()
         except errors.RayTaskError as error:
             if isinstance(error.cause, EncodingError):
                 raise ClusterError(f"{PURPOSE}: {error.cause}") from error

@@ -59,7 +59,7 @@ class QueryBlocks:
         blocks = None if query.blocks is None else as_stored(query.blocks)
         offsets = query.offsets
         if blocks is None:
-            found = self.store.block_vectors([query.vector_id], skip_damaged=True)
+            found = self.store.block_vectors([query.vector_id])
             stored = found.get(query.vector_id)
             if stored is None:
                 return None

@@ -29,7 +29,7 @@ from index.lexical.scoring import (
     weigh_terms,
 )
 from index.lexical.segmented_index import SegmentedIndex
-from index.lexical.snapshot import LexicalSnapshot
+from index.lexical.snapshot import LexicalSnapshot, QueryReads
 from index.lexical.terms import count_terms_and_titles, level_of
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
@@ -48,8 +48,6 @@ FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not in use are forgotten
 
 TitledText = tuple[str, str]  # a text, and its title or ""
-
-_SNAPSHOT = "snapshot"  # in the memory of a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,7 @@ class LexicalIndex(SegmentedIndex):
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document; none if it is not there."""
         snapshot = self.snapshot()
-        query = _query(snapshot, _weigh_stored(snapshot, vector_id))
-        query.memory[_SNAPSHOT] = snapshot
-        return query
+        return _query(snapshot, _weigh_stored(snapshot, vector_id))
 
     def compare(self, left: int | TitledText, right: int | TitledText) -> float:
         """Return the score of any two texts, from 0 to 1, as if one of them was stored.
@@ -144,18 +140,20 @@ class LexicalIndex(SegmentedIndex):
             raise LexicalIndexNotReadyError
         return first, second
 
-    def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
+    def candidates(
+        self, query: LexicalQuery, k: int, among: IdSet | None, reads: QueryReads
+    ) -> Int64:
         """Return k or more documents that share the top terms of a query, Int64[N], ascending.
 
         Fewer if fewer share one.
         """
-        return np.sort(self._snapshot_of(query).best(query, max(k, CANDIDATES), among))
+        return np.sort(self._present(query).best(query, max(k, CANDIDATES), among, reads))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term."""
-        snapshot = self._present(query)
-        candidates = snapshot.best(query, max(k, CANDIDATES), among)
-        return best_matches(candidates, snapshot.scores(query, candidates), k)
+        snapshot, reads = self._present(query), QueryReads()
+        candidates = snapshot.best(query, max(k, CANDIDATES), among, reads)
+        return best_matches(candidates, snapshot.scores(query, candidates, reads), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -164,21 +162,22 @@ class LexicalIndex(SegmentedIndex):
         in parts.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        snapshot = self._present(query)
+        snapshot, reads = self._present(query), QueryReads()
         selected = snapshot.present_ids()
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
-            scores = snapshot.scores(query, ids)
+            scores = snapshot.scores(query, ids, reads)
             best = best_matches(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
         return best
 
-    def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
+    def score(
+        self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads | None = None
+    ) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
-        snapshot = query.memory[_SNAPSHOT] = self._present(query)
-        return snapshot.scores(query, vector_ids)
+        return self._present(query).scores(query, vector_ids, reads or QueryReads())
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -199,9 +198,7 @@ class LexicalIndex(SegmentedIndex):
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
-        positions, documents = self._snapshot_of(query).documents(
-            np.array(vector_ids, dtype=np.int64)
-        )
+        positions, documents = self._present(query).documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
         shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
         words = self._names_of(
@@ -211,14 +208,6 @@ class LexicalIndex(SegmentedIndex):
             vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
             for vector_id, weights in shared.items()
         }
-
-    def _snapshot_of(self, query: LexicalQuery) -> LexicalSnapshot:
-        """Return the snapshot that the step before this one used, once; else the present one.
-
-        To look for changes takes a statement, and between two steps of a search there are few.
-        """
-        snapshot: LexicalSnapshot | None = query.memory.pop(_SNAPSHOT, None)
-        return self._present(query) if snapshot is None else snapshot
 
     def _present(self, query: LexicalQuery) -> LexicalSnapshot:
         """Return the present snapshot.

@@ -15,9 +15,8 @@ The formula was chosen on the queries of eight corpora that no weight was traine
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -149,7 +148,6 @@ class LexicalQuery:
         documents: Int64[U], how many documents have each.
         pairs: Bool[U], which of them are pairs of words.
         identity: of the file of the words that gives these ids.
-        memory: what was found for the query, so that a search that asks twice does not read twice.
     """
 
     term_ids: Int64
@@ -158,7 +156,6 @@ class LexicalQuery:
     documents: Int64
     pairs: Bool
     identity: str = ""
-    memory: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.term_ids)

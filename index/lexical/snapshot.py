@@ -1,7 +1,7 @@
 """What searches read of the lexical index: segments as they are at one moment."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,6 +63,21 @@ class LiveSegment:
     file: SegmentFile | None = None
 
 
+@dataclass(slots=True)
+class QueryReads:
+    """What one search has read of segments for its query, so that no step reads it again."""
+
+    prepared: PreparedQuery | None = None
+    parts: dict[Segment, SegmentDots] = field(default_factory=dict)
+
+    def of(self, query: LexicalQuery, segment: Segment) -> SegmentDots:
+        """Return what the query, always the same one, has in a segment."""
+        self.prepared = self.prepared or prepare_query(query)
+        if segment not in self.parts:
+            self.parts[segment] = read_segment(segment, self.prepared)
+        return self.parts[segment]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalSnapshot:
     """All documents as of `changes` of the words. A document is present in one segment at most.
@@ -102,11 +117,11 @@ class LexicalSnapshot:
         joined = join_documents((live.segment.documents, rows) for live, _, rows in found)
         return np.concatenate(positions), joined
 
-    def scores(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
+    def scores(self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads) -> Float32:
         """Return the cosine Float32[K] of a query with each document [K]; 0 for missing ones."""
         scores = np.zeros(len(vector_ids), dtype=np.float32)
         for live, positions, rows in self.find(vector_ids):
-            dots = self._read(live, query).of(rows)
+            dots = reads.of(query, live.segment).of(rows)
             self.fill_squares(live, rows[~live.current[rows]])
             norms = np.sqrt(np.maximum(live.squares[rows], _LEAST_SQUARE))
             scores[positions] = np.minimum(dots / norms, 1.0)
@@ -118,7 +133,7 @@ class LexicalSnapshot:
             return live.segment.terms_of(int(rows[0]))
         return NO_TERMS
 
-    def best(self, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
+    def best(self, query: LexicalQuery, k: int, among: IdSet | None, reads: QueryReads) -> Int64:
         """Return the k documents with the highest cosines by the terms that are read by term.
 
         Those are the terms that few documents have, and the top others; norms may be by earlier
@@ -130,7 +145,7 @@ class LexicalSnapshot:
         """
         ids, cosines = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for live in self.segments:
-            part = self._read(live, query)
+            part = reads.of(query, live.segment)
             rows = np.flatnonzero(live.present & (part.dots > 0))
             candidates = live.segment.documents.vector_ids[rows]
             if among is not None:
@@ -141,16 +156,6 @@ class LexicalSnapshot:
             squares = np.maximum(live.squares[rows], _LEAST_SQUARE)
             cosines.append(part.dots[rows] / np.sqrt(squares))
         return _greatest(np.concatenate(ids), np.concatenate(cosines), k)
-
-    def _read(self, live: LiveSegment, query: LexicalQuery) -> SegmentDots:
-        """Read a query in a segment, once in a search."""
-        prepared = query.memory.get(PreparedQuery)
-        if prepared is None:
-            prepared = query.memory[PreparedQuery] = prepare_query(query)
-        part: SegmentDots | None = query.memory.get(live.segment)
-        if part is None:
-            part = query.memory[live.segment] = read_segment(live.segment, prepared)
-        return part
 
     def idf(self, term_ids: UInt32 | Int64) -> Float32:
         """Return the inverse document frequency [K] of term ids of this snapshot."""

@@ -2,9 +2,9 @@
 
 terms           every term, under an id that is never given again
 document_terms  of each document that came, went or was counted again since the segments were
-                published, its terms with their counts and a CRC-32; NULL where it went
+                published, its terms with their counts; NULL where it went
 words           one row, see `WordsState`
-manifest        of the published segments, with a CRC-32; no row before the first
+manifest        of the published segments; no row before the first
 
 Each function works inside a transaction.
 """
@@ -13,7 +13,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,6 @@ DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
 _BYTES_A_TERM = 6
-_BYTES_A_CHECKSUM = 4  # less than a term has, so lengths tell how many terms there are
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -69,7 +67,7 @@ WORDS_FILE = "words.sqlite3"
 WORDS = DatabaseFormat(
     "words",
     application_id=0x4C4D5744,
-    version=1,
+    version=2,
     schema="""
 CREATE TABLE terms (term_id INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
 CREATE TABLE document_terms (
@@ -85,7 +83,7 @@ CREATE TABLE words (
     titles INTEGER NOT NULL
 );
 INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0);
-CREATE TABLE manifest (content TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE manifest (content TEXT NOT NULL);
 """,
     shrinks=True,
 )
@@ -97,9 +95,9 @@ UPDATE words SET changes = changes + ? RETURNING changes"""
 _NOTE_PUBLISHED = """
 UPDATE words SET published = ?"""
 _MANIFEST = """
-SELECT content, checksum FROM manifest"""
+SELECT content FROM manifest"""
 _INSERT_MANIFEST = """
-INSERT INTO manifest (content, checksum) VALUES (?, ?)"""
+INSERT INTO manifest (content) VALUES (?)"""
 _NOTE_TITLES = """
 UPDATE words SET titles = ?"""
 _INSERT_TERM = """
@@ -141,10 +139,7 @@ def write_terms(
     _write(
         connection,
         [
-            (
-                n,
-                _pack(n, sorted((term_ids[t], min(count, MAX_COUNT)) for t, count in held.items())),
-            )
+            (n, _pack(sorted((term_ids[t], min(count, MAX_COUNT)) for t, count in held.items())))
             for n, held in counted
         ],
     )
@@ -194,14 +189,8 @@ def read_new_terms(connection: sqlite3.Connection, after: int) -> dict[str, int]
 
 
 def read_manifest(connection: sqlite3.Connection) -> str:
-    """Return the manifest of the published segments.
-
-    Raises:
-        ValueError: it is damaged.
-    """
-    content, checksum = connection.execute(_MANIFEST).fetchone() or ("", 1)
-    if crc32(content.encode()) != checksum:
-        raise ValueError("the manifest of the segments is damaged")
+    """Return the manifest of the published segments."""
+    (content,) = connection.execute(_MANIFEST).fetchone() or ("",)
     return str(content)
 
 
@@ -210,7 +199,7 @@ def note_published(
 ) -> None:
     """Note which segments hold these changes; forget their documents, and terms that none has."""
     connection.execute("DELETE FROM manifest")
-    connection.execute(_INSERT_MANIFEST, (manifest, crc32(manifest.encode())))
+    connection.execute(_INSERT_MANIFEST, (manifest,))
     connection.execute(_FORGET, (changes,))
     connection.execute(_NOTE_PUBLISHED, (changes,))
     connection.execute(_DROP_TERMS, (json.dumps(unused.tolist()),))
@@ -227,14 +216,9 @@ def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))
 
 
-def _pack(vector_id: int, rows: Sequence[tuple[int, int]]) -> bytes:
+def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
     table = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    terms = table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
-    return terms + _checksum(vector_id, terms)
-
-
-def _checksum(vector_id: int, terms: bytes) -> bytes:
-    return crc32(terms, vector_id & 0xFFFFFFFF).to_bytes(_BYTES_A_CHECKSUM, "little")
+    return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
 
 
 def _ids(rows: Sequence[tuple[int, bytes | None]]) -> Int64:
@@ -243,12 +227,7 @@ def _ids(rows: Sequence[tuple[int, bytes | None]]) -> Int64:
 
 def _join(rows: Sequence[tuple[int, bytes | None]]) -> JoinedTerms:
     present = [(vector_id, terms) for vector_id, terms in rows if terms is not None]
-    parts = []
-    for vector_id, terms in present:
-        content = terms[:-_BYTES_A_CHECKSUM]
-        if terms[len(content) :] != _checksum(vector_id, content):
-            raise ValueError(f"the words of vector id {vector_id} are damaged")
-        parts.append((content, len(content) // _BYTES_A_TERM))
+    parts = [(terms, len(terms) // _BYTES_A_TERM) for _, terms in present]
     return JoinedTerms(
         _ids(present),
         np.frombuffer(b"".join([content[: 4 * n] for content, n in parts]), dtype="<u4"),

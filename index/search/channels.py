@@ -6,7 +6,7 @@ Another channel is a class like these, in a file of its own, and an entry of `CH
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from index.engine.port import VECTOR, WORDS
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
+from index.lexical.snapshot import QueryReads
 from index.search.records import EncodedQuery, Mode, SearchStage, Seconds
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import LiveIndex
@@ -86,6 +87,7 @@ class WordChannel:
 
     store: SQLiteDocumentStore
     query: EncodedQuery
+    reads: QueryReads = field(default_factory=QueryReads)
     _terms: LexicalQuery | None = None
 
     @property
@@ -110,7 +112,7 @@ class WordChannel:
         """Find candidates by the top terms; alone, only documents that share a word."""
         words, terms = self.store.lexical, self.terms
         if not alone:
-            return Found(words.candidates(terms, max(k, CANDIDATES), among))
+            return Found(words.candidates(terms, max(k, CANDIDATES), among, self.reads))
         best = words.search(terms, max(k, CANDIDATES), among=among)
         if among is not None and len(terms) and len(best.vector_ids) < k:
             # The rarest terms find too few of the selection: compare all of it.
@@ -119,7 +121,7 @@ class WordChannel:
 
     def score(self, vector_ids: Int64) -> Float32:
         """Return cosines; 0 for documents that are not there."""
-        return self.store.lexical.score(self.terms, vector_ids)
+        return self.store.lexical.score(self.terms, vector_ids, self.reads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,5 @@ def list_collapsed(
     # More than are listed: the hit and the queries may be among them.
     most = MAX_COLLAPSED + 1 + len(queries)
     some = [other for other in others[:most].tolist() if other not in queries]
-    ids = [summary.id for _, summary in sorted(store.get(some, skip_damaged=True).items())]
+    ids = [summary.id for _, summary in sorted(store.get(some).items())]
     return tuple(vector_id for vector_id in ids if vector_id != hit.id)[:MAX_COLLAPSED]

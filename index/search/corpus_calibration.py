@@ -43,7 +43,6 @@ MAX_DOCUMENTS = 20_000  # more are sampled: their vectors are held in memory
 MAX_PAIRS = 200_000  # to align more takes minutes
 # A rate is estimated from at least so many pairs above its threshold.
 MIN_PAIRS_ABOVE = 20
-_REPLICATES = 200
 _PAIRS_A_CALL = 8_192  # their vectors are copied
 _SCORE_DECIMALS = 6  # further digits of a cosine are rounding error
 _POINTS_A_DECADE = 16  # of the table, for each power of ten of the rate
@@ -56,14 +55,10 @@ class Threshold:
     Attributes:
         false_positive_rate: the share.
         score: the threshold.
-        low: lower end of the 95 % bootstrap interval of the threshold, over documents.
-        high: upper end of this interval.
     """
 
     false_positive_rate: float
     score: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +68,14 @@ class NullDistribution:
     Attributes:
         documents: number of documents.
         pairs: number of pairs that were scored.
-        seed: of the sample of pairs.
         scores: points of the distribution, ascending.
         rates: share of pairs that reach each of these scores, descending from 1.
-        thresholds: for those of `RATES` that can be estimated from so many pairs.
     """
 
     documents: int
     pairs: int
-    seed: int
     scores: tuple[float, ...]
     rates: tuple[float, ...]
-    thresholds: tuple[Threshold, ...]
 
     @property
     def median(self) -> float:
@@ -95,6 +86,12 @@ class NullDistribution:
     def tail(self) -> float:
         """The score that one pair in a thousand reaches, less the median."""
         return self._score_of(0.001) - self.median
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The thresholds for those of `RATES` that can be estimated from so many pairs."""
+        known = [rate for rate in RATES if rate * self.pairs >= MIN_PAIRS_ABOVE]
+        return tuple(Threshold(rate, self._score_of(rate)) for rate in known if self.tail > 0)
 
     def _score_of(self, rate: float) -> float:
         return float(np.interp(-math.log(rate), -np.log(self.rates), self.scores))
@@ -147,28 +144,14 @@ def pair_scores(vectors: Float32, pairs: Int64) -> Float64:
     return rounded
 
 
-def measure_distribution(
-    pairs: Int64, scores: Float64, documents: int, *, seed: int = 0
-) -> NullDistribution:
-    """Return the distribution of the scores of pairs.
-
-    Args:
-        pairs: Int64[M, 2], as `sample_pairs` returns them.
-        scores: Float64[M], of each pair.
-        documents: number of documents of the corpus.
-        seed: of the sample of pairs and of the bootstrap.
-    """
-    rounded = scores.round(_SCORE_DECIMALS)
-    order = np.argsort(-rounded, kind="stable")
-    falling = rounded[order]
-    points = _points(falling)
+def measure_distribution(scores: Float64, documents: int) -> NullDistribution:
+    """Return the distribution of the scores Float64[M] of random pairs of so many documents."""
+    points = _points(-np.sort(-scores.round(_SCORE_DECIMALS)))
     return NullDistribution(
         documents=documents,
-        pairs=len(pairs),
-        seed=seed,
+        pairs=len(scores),
         scores=tuple(score for score, _ in points),
         rates=tuple(rate for _, rate in points),
-        thresholds=_thresholds(falling, pairs[order], documents, seed),
     )
 
 
@@ -222,43 +205,6 @@ def _points(falling: Float64) -> list[tuple[float, float]]:
     scores = np.unique(np.append(falling[ranks - 1], falling[-1]))
     reached = np.searchsorted(-falling, -scores, side="right")
     return list(zip(scores.tolist(), (reached / count).tolist(), strict=True))
-
-
-def _thresholds(falling: Float64, pairs: Int64, documents: int, seed: int) -> tuple[Threshold, ...]:
-    replicates = _bootstrap(falling, pairs, documents, seed)
-    found = []
-    for rate, resampled in zip(RATES, replicates.T, strict=True):
-        score = _threshold(falling, rate)
-        if score is not None and rate * len(falling) >= MIN_PAIRS_ABOVE:
-            low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
-            found.append(Threshold(rate, score, min(low, score), max(high, score)))
-    return tuple(found)
-
-
-def _threshold(falling: Float64, rate: float) -> float | None:
-    """Return the lowest score that at most this share of pairs reaches; None if there is none."""
-    above = falling[int(rate * len(falling))]  # the first score that too many would reach
-    reached = int(np.searchsorted(-falling, -above, side="left"))
-    return float(falling[reached - 1]) if reached else None
-
-
-def _bootstrap(falling: Float64, pairs: Int64, documents: int, seed: int) -> Float64:
-    """Return the thresholds Float64[replicates, RATES] of a bootstrap over documents.
-
-    Pairs share documents, so documents are resampled: the weight of a pair is the product of how
-    often its two documents were sampled.
-    """
-    random = np.random.default_rng(seed)
-    reached = min(len(falling), int(2.0 * max(RATES) * len(falling)))
-    thresholds = np.empty((_REPLICATES, len(RATES)))
-    for replicate in range(_REPLICATES):
-        times = random.multinomial(documents, np.full(documents, 1.0 / documents))
-        weights = times[pairs[:, 0]] * times[pairs[:, 1]]
-        above = np.cumsum(weights[:reached])
-        counts = np.array(RATES) * weights.sum()
-        rows = np.minimum(np.searchsorted(above, counts), reached - 1)
-        thresholds[replicate] = falling[rows]
-    return thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,13 +305,13 @@ def measure_channels(
     statistics = scored.statistics(documents)
     resolved = rule if isinstance(rule, LinearFusion) else rule.resolve(statistics)
     by_mode = {
-        mode: measure_distribution(pairs, scores, documents, seed=seed)
+        mode: measure_distribution(scores, documents)
         for mode, scores in scored.by_mode(resolved).items()
     }
     return Measured(statistics, resolved, by_mode)
 
 
-FORMAT = 2
+FORMAT = 3
 VERSION_DIGITS = 12
 # Share of the documents by which a collection may have grown or shrunk since it was measured.
 _OUTDATED = 0.5
@@ -502,8 +448,6 @@ def _distribution(content: Mapping[str, Any]) -> NullDistribution:
     return NullDistribution(
         documents=int(content["documents"]),
         pairs=int(content["pairs"]),
-        seed=int(content["seed"]),
         scores=scores,
         rates=rates,
-        thresholds=tuple(Threshold(**threshold) for threshold in content["thresholds"]),
     )

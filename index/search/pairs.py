@@ -157,7 +157,7 @@ def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) 
         )
     ]
     needed = sorted({vector_id for ours, theirs, _ in kept for vector_id in (ours, theirs)})
-    summaries = search.data.store.get(needed, skip_damaged=True)
+    summaries = search.data.store.get(needed)
     return [
         Pair(
             left=summaries[ours].id,
@@ -198,7 +198,7 @@ def _scored(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> 
 
 def _vectors(search: PairSearch, start: int) -> tuple[Int64, Float32]:
     ids = search.vector_ids[start : start + TILE]
-    return search.data.store.vectors(ids, skip_damaged=True)
+    return search.data.store.vectors(ids)
 
 
 def _first_of_families(data: DataDirectory, ids: Int64) -> Int64:

@@ -129,15 +129,12 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
-    damaged: frozenset[int] = frozenset()  # whose vectors cannot be read
     while True:
         ranking = run.ranker.rank(k, among)
-        best, documents, lost = _read(run, ranking, damaged)
-        if len(documents) < options.top_k and not lost and not ranking.candidates.exhausted:
-            k = _WIDER * max(k, CANDIDATES)
-        elif not lost:
+        best, documents = _read(run, ranking)
+        if len(documents) >= options.top_k or ranking.candidates.exhausted:
             break
-        damaged |= lost
+        k = _WIDER * max(k, CANDIDATES)
     return SearchAnswer(
         hits=_hits(run, best, documents),
         scored_as=best.scored_as,
@@ -148,23 +145,21 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     )
 
 
-def _read(
-    run: _Search, ranking: Ranking, damaged: frozenset[int]
-) -> tuple[Ranking, list[DocumentSummary], frozenset[int]]:
+def _read(run: _Search, ranking: Ranking) -> tuple[Ranking, list[DocumentSummary]]:
     """Read the best `top_k` documents that may be returned, and score them by their vectors.
 
     Returns:
-        Their ranking, the documents, and the vector ids of those whose vectors are damaged.
+        Their ranking, and the documents.
     """
     top_k, where = run.options.top_k, run.options.where
-    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out | damaged
+    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out
     rows = [row for row, vector_id in enumerate(ids) if vector_id not in left_out]
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
     with timed(run.seconds, "fetch"):
         while rows and len(kept) < top_k:
             wanted, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
-            documents = run.store.get([ids[row] for row in wanted], skip_damaged=True)
+            documents = run.store.get([ids[row] for row in wanted])
             found = ((row, documents.get(ids[row])) for row in wanted)
             kept |= {
                 row: document
@@ -174,16 +169,14 @@ def _read(
         kept = {row: kept[row] for row in list(kept)[:top_k]}
         best = ranking.take(np.array(list(kept), dtype=np.int64))
         if run.engine.exact or not kept:
-            return best, list(kept.values()), frozenset()
-        # Without what was deleted since; what is damaged must not keep its rounded score.
-        present, vectors = run.store.vectors(best.vector_ids, skip_damaged=True)
+            return best, list(kept.values())
+        # Without what was deleted since.
+        present, vectors = run.store.vectors(best.vector_ids)
     order = np.argsort(best.vector_ids)
     order = order if len(present) == len(order) else order[np.isin(best.vector_ids[order], present)]
-    unread = set(best.vector_ids.tolist()) - set(present.tolist())
-    lost = frozenset(vector_id for vector_id in unread if vector_id in run.store.damage)
     by_id = dict(zip(best.vector_ids.tolist(), kept.values(), strict=True))
     best = run.ranker.rescored(best, order, vectors)
-    return best, [by_id[vector_id] for vector_id in best.vector_ids.tolist()], lost
+    return best, [by_id[vector_id] for vector_id in best.vector_ids.tolist()]
 
 
 def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) -> tuple[Hit, ...]:

@@ -4,7 +4,6 @@ A table holds nothing else, so that an ordinary match reads no page of them. A v
 codes of one byte a number. Its scale is not stored: that which gives it unit norm.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import starmap
@@ -20,13 +19,12 @@ BLOCKS_SCHEMA = """
 CREATE TABLE block_vectors (
     vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
     offsets BLOB NOT NULL,
-    vectors BLOB NOT NULL
+    vectors BLOB NOT NULL,
+    checksum INTEGER NOT NULL
 )"""
 BLOCKS_BY_VECTOR_ID = """
 SELECT vector_id, offsets, vectors
 FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_INSERT_BLOCKS = """
-INSERT OR IGNORE INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
 _LARGEST_CODE = 127  # of every vector
 
 
@@ -52,13 +50,6 @@ def as_stored(vectors: Float32) -> Float32:
     """Return block vectors [S, H] as the store will give them; those that it gave do not change."""
     codes, scales = quantise(vectors)
     return codes * scales[:, None]
-
-
-def insert_block_vectors(
-    connection: sqlite3.Connection, vector_id: int, blocks: BlockVectors
-) -> None:
-    """Insert the block vectors of a document that has none yet."""
-    connection.execute(_INSERT_BLOCKS, (vector_id, *pack_block_vectors(blocks)))
 
 
 def pack_block_vectors(blocks: BlockVectors) -> tuple[bytes, bytes]:

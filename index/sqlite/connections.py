@@ -159,7 +159,6 @@ class SQLiteConnections:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._writer: sqlite3.Connection | None = None
-        self._watching: sqlite3.Connection | None = None  # of `data_version`
         self._failure: StorageError | None = None
         try:
             if not read_only:
@@ -208,15 +207,6 @@ class SQLiteConnections:
             self._give_back(connection)
             return rows
 
-    def data_version(self) -> int:
-        """Return a number that is another one after another process has written."""
-        with translated_errors(self._path), self._pool_lock:
-            if self._closed:
-                raise StoreError(f"{self._path}: the store is closed")
-            if self._watching is None:  # SQLite compares with what the same connection saw last
-                self._watching = open_reader(self._path)
-            return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
-
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Lend the write connection inside a transaction: committed and durable, or undone."""
@@ -238,6 +228,11 @@ class SQLiteConnections:
             except (sqlite3.Error, StorageError) as error:
                 self._failure = storage_error(self._path, error)
                 raise
+
+    def vacuum(self) -> None:
+        """Write the file again from the rows in it, all or nothing."""
+        with translated_errors(self._path), self._write_lock:
+            (self._writer or self._open_writer()).execute("VACUUM")
 
     def reclaim(self, pages: int) -> "Space":
         """Return up to `pages` free pages to the file system in one transaction.
@@ -265,9 +260,8 @@ class SQLiteConnections:
             self._closed = True
             while self._idle:
                 self._idle.pop().close()
-            for connection in (self._writer, self._watching):
-                if connection is not None:
-                    connection.close()
+            if self._writer is not None:
+                self._writer.close()
 
     def _open_writer(self) -> sqlite3.Connection:
         """Open the connection that writes, and create a missing file of a known format.

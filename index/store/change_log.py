@@ -7,7 +7,6 @@ import numpy as np
 import index.store.rows as sql
 from encoder.arrays import Int64
 from index.sqlite.connections import SQLiteConnections
-from index.sqlite.task_state import LOG_START, write_state
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
@@ -28,6 +27,8 @@ _GONE_SINCE = """
 SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
 _LAST_GIVEN = """
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
+_NOTE_START = """
+UPDATE meta SET log_start = max(log_start, ?)"""
 _FORGET = """
 DELETE FROM removals WHERE vector_id IN (
     SELECT vector_id FROM removals
@@ -135,8 +136,7 @@ class ChangeLog:
         forgotten = 0
         while True:
             with self._connections.writing() as connection:
-                if before > sql.read_log_start(connection):
-                    write_state(connection, LOG_START, before)
+                connection.execute(_NOTE_START, (before,))
                 some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
                 forgotten += some.rowcount
             if some.rowcount < _REMOVALS_A_TRANSACTION:

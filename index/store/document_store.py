@@ -17,28 +17,16 @@ from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, read_block_vectors
+from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
-from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
-from index.store.checksums import (
-    DamageLog,
-    Rows,
-    unsound_blocks,
-    unsound_documents,
-    unsound_summaries,
-    unsound_vectors,
-    write_checksums,
-)
 from index.store.filters import Filter, Selections
 from index.store.listing import DocumentPages
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.rows import (
     check_entries,
-    new_rows,
     stored_document,
     stored_metadata,
-    stored_vectors,
     vector_arrays,
 )
 from index.store.schema import check_is_ours, create_if_missing
@@ -63,8 +51,6 @@ class SQLiteDocumentStore:
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
-        damage: which documents were found to be damaged.
-        maintenance: what the maintenance of the store needs to know after a restart.
     """
 
     def __init__(
@@ -102,10 +88,8 @@ class SQLiteDocumentStore:
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
-        self.damage = DamageLog(self._ids_of, path)
-        self.pages = DocumentPages(self._connections, path, self.damage, self.families.of)
-        self.maintenance = MaintenanceState(self._connections)
-        self._selections = Selections(self._connections, read_only=read_only)
+        self.pages = DocumentPages(self._connections, path, self.families.of)
+        self._selections = Selections(self._connections)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
@@ -128,8 +112,7 @@ class SQLiteDocumentStore:
         """Insert or replace documents in one transaction that is durable at return.
 
         A document of unchanged text keeps its vector id and its vector; of it only title and
-        metadata are updated. A new text gets a new vector id, and the old one is removed. So does
-        the text of a document that was found to be damaged.
+        metadata are updated. A new text gets a new vector id, and the old one is removed.
 
         Raises:
             ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
@@ -142,11 +125,7 @@ class SQLiteDocumentStore:
         self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
         with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
-            same = {
-                document_id
-                for document_id in known
-                if self._has_text(known[document_id], hashes[document_id])
-            }
+            same = {name for name, (_, stored) in known.items() if stored == hashes[name]}
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
             revised = [
@@ -160,16 +139,12 @@ class SQLiteDocumentStore:
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
-            sql.insert_rows(connection, new_rows(changed, hashes, added, sequence))
-            if described:
-                write_checksums(connection, [known[document.id][0] for document in described])
-        self._selections.changed()
-        self.damage.forget(replaced)
+            sql.insert_documents(connection, changed, hashes, added, sequence)
         if advance:
             follow_all(self.followers, Changes(sequence, sorted([*revised, *added]), replaced))
         if self._follow_common_text():
-            return Change(self.sequence, _int64(added), _int64(replaced))
-        return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
+            sequence = self.sequence
+        return Change(sequence, _int64(added), _int64(replaced))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.
@@ -182,25 +157,19 @@ class SQLiteDocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
-        self._selections.changed()
-        self.damage.forget(removed)
         if removed:
             follow_all(self.followers, Changes(sequence, [], removed))
         return Change(sequence, _int64([]), _int64(removed))
 
-    def get(
-        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
-    ) -> dict[int, DocumentSummary]:
+    def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
         """Return what an answer shows of these vector ids, without the texts, which are long.
 
-        Removed documents are absent, as damaged ones may be.
+        Removed documents are absent.
 
         Raises:
-            DamagedDocumentError: a document is damaged, and not to be skipped.
+            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
-        rows: Rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
-        unsound = unsound_summaries(rows)
-        rows = self.damage.without(rows, unsound, "title or metadata", skip=skip_damaged)
+        rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {
             vector_id: DocumentSummary(
                 document_id, title, stored_metadata(self.path, document_id, metadata)
@@ -208,18 +177,13 @@ class SQLiteDocumentStore:
             for vector_id, document_id, title, metadata in rows
         }
 
-    def find(
-        self, document_ids: Sequence[str], *, skip_damaged: bool = False
-    ) -> dict[str, StoredDocument]:
-        """Return the documents of these ids; unknown ones are absent, as damaged ones may be.
+    def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of these ids; unknown ones are absent.
 
         Raises:
-            DamagedDocumentError: a document is damaged, and not to be skipped.
+            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
-        ids = document_id_list(document_ids)
-        rows: Rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, ids)
-        unsound = unsound_documents(rows)
-        rows = self.damage.without(rows, unsound, "text or title", skip=skip_damaged)
+        rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
         return {row[1]: stored_document(self.path, row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
@@ -227,30 +191,14 @@ class SQLiteDocumentStore:
         rows = self._connections.read_rows(sql.CONTENT_HASHES, document_id_list(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
-    def vectors(
-        self, vector_ids: Sequence[int] | Int64, *, skip_damaged: bool = False
-    ) -> tuple[Int64, Float32]:
-        """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension].
-
-        Raises:
-            DamagedDocumentError: a vector is damaged, and not to be skipped.
-        """
-        rows: Rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
-        unsound = unsound_vectors(rows)
-        rows = self.damage.without(rows, unsound, "vector", skip=skip_damaged)
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""
+        rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
         return vector_arrays(self.path, rows, self.dimension)
 
-    def block_vectors(
-        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
-    ) -> dict[int, BlockVectors]:
-        """Return the block vectors of these vector ids; ids that have none are absent.
-
-        Raises:
-            DamagedDocumentError: block vectors are damaged, and not to be skipped.
-        """
-        rows: Rows = self._connections.read_rows(sql.CHECKED_BLOCKS, vector_id_list(vector_ids))
-        unsound = unsound_blocks(rows)
-        rows = self.damage.without(rows, unsound, "block vectors", skip=skip_damaged)
+    def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
+        """Return the block vectors of these vector ids; ids that have none are absent."""
+        rows = self._connections.read_rows(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
         try:
             return read_block_vectors(rows)
         except (TypeError, ValueError) as error:
@@ -278,8 +226,7 @@ class SQLiteDocumentStore:
 
         Raises:
             ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read, a vector in it is damaged, or the changes since
-                `sequence` are forgotten.
+            StoreError: as of `vectors`, or the changes since `sequence` are forgotten.
         """
         with self._connections.reading() as connection:
             present = sql.read_sequence(connection)
@@ -290,8 +237,7 @@ class SQLiteDocumentStore:
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             id_list = vector_id_list(added[max(0, len(added) - last) :].tolist())
-            found = connection.execute(sql.VECTORS, (id_list,)).fetchall()
-        rows = self.damage.without(found, unsound_vectors(found), "vector", skip=False)
+            rows = connection.execute(sql.VECTORS, (id_list,)).fetchall()
         ids, vectors = vector_arrays(self.path, rows, self.dimension)
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
@@ -336,10 +282,6 @@ class SQLiteDocumentStore:
             follower.close()
         self._connections.close()
 
-    def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
-        return {row[0]: str(row[1]) for row in rows}
-
     def _follow_common_text(self) -> bool:
         """Measure the common text of a small collection when it has changed a lot.
 
@@ -354,11 +296,6 @@ class SQLiteDocumentStore:
         except StoreError as error:
             _log.warning("the common text does not follow the store: %s", error)
             return False
-
-    def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
-        """Return whether a stored document has this text, and is not known to be damaged."""
-        vector_id, stored = known
-        return stored == content_hash and vector_id not in self.damage
 
 
 def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:

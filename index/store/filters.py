@@ -302,53 +302,41 @@ IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
 class Selections:
     """The selections of an open store, for many threads; StoreError where it cannot be read."""
 
-    def __init__(self, connections: SQLiteConnections, *, read_only: bool) -> None:
-        """Use the connections of a store; keep selections until `changed`.
-
-        Where they are `read_only`, another process writes: each look finds out whether it has.
-        """
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; keep selections until the store has changed."""
         self._connections = connections
-        self._read_only = read_only
         self._lock = threading.Lock()
-        self._seen = -1  # data version of the store
-        self._state = 0  # of the store; changes while a selection is read
+        self._sequence = 0  # of the store that they are kept of
         self._ids = 0  # of all that are kept
         self._kept: OrderedDict[str, IdSet] = OrderedDict()
 
-    def changed(self) -> None:
-        """Forget what is kept; call it after a change is durable, before it is acknowledged."""
-        with self._lock:
-            self._state += 1
-            self._ids = 0
-            self._kept.clear()
-
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
         """Return the vectors of the documents for which a filter holds, without some documents."""
-        if self._read_only:
-            self._forget_if_written()
         excluded = document_id_list(without)
         key = repr((where, excluded))  # not the filter itself: 1 equals true in Python
-        with self._lock:
-            state, selection = self._state, self._kept.get(key)
-            if selection is not None:
-                self._kept.move_to_end(key)
-                return selection
         with self._connections.reading() as connection:
-            selection = select(connection, where, excluded)
-        self._keep(key, state, selection)
+            (sequence,) = connection.execute(_SEQUENCE).fetchone()
+            selection = self._known(key, sequence)
+            if selection is None:
+                selection = select(connection, where, excluded)
+                self._keep(key, sequence, selection)
         return selection
 
-    def _forget_if_written(self) -> None:
-        seen = self._connections.data_version()
-        if seen != self._seen:
-            self._seen = seen
-            self.changed()
+    def _known(self, key: str, sequence: int) -> IdSet | None:
+        with self._lock:
+            if sequence > self._sequence:
+                self._sequence, self._ids = sequence, 0
+                self._kept.clear()
+            if sequence != self._sequence or key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key]
 
-    def _keep(self, key: str, state: int, selection: IdSet) -> None:
+    def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
         """Keep a selection, unless the store has changed; the least recently used make room."""
         size = len(selection.ids)
         with self._lock:
-            if state != self._state or key in self._kept or size >= IDS_KEPT:
+            if sequence != self._sequence or key in self._kept or size >= IDS_KEPT:
                 return
             self._kept[key] = selection
             self._ids += size + 1
@@ -357,6 +345,7 @@ class Selections:
                 self._ids -= len(dropped.ids) + 1
 
 
+_SEQUENCE = "SELECT sequence FROM meta"
 _IDS = "SELECT group_concat(vector_id) FROM metadata_values WHERE field = ?"
 _OF_DOCUMENTS = """
 SELECT group_concat(vector_id) FROM documents WHERE id IN (SELECT value FROM json_each(?))"""

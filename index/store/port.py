@@ -8,9 +8,7 @@ from index.errors import StorageError
 from index.id_set import IdSet
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import Space
-from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
-from index.store.checksums import DamageLog
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
@@ -49,16 +47,6 @@ class DocumentStore(Protocol):
         ...
 
     @property
-    def damage(self) -> DamageLog:
-        """Which documents were found to be damaged."""
-        ...
-
-    @property
-    def maintenance(self) -> MaintenanceState:
-        """What the maintenance needs to know after a restart."""
-        ...
-
-    @property
     def pages(self) -> DocumentPages:
         """The documents in the order of their ids."""
         ...
@@ -71,15 +59,11 @@ class DocumentStore(Protocol):
         """Delete documents, durable at return; unknown ids are ignored."""
         ...
 
-    def get(
-        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
-    ) -> dict[int, DocumentSummary]:
+    def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
         """Return what an answer shows of these vector ids; removed ones are absent."""
         ...
 
-    def find(
-        self, document_ids: Sequence[str], *, skip_damaged: bool = False
-    ) -> dict[str, StoredDocument]:
+    def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
         """Return the documents of these ids; unknown ones are absent."""
         ...
 
@@ -87,15 +71,11 @@ class DocumentStore(Protocol):
         """Return the content hash of each document that is stored, without reading its text."""
         ...
 
-    def vectors(
-        self, vector_ids: Sequence[int] | Int64, *, skip_damaged: bool = False
-    ) -> tuple[Int64, Float32]:
+    def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
         """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""
         ...
 
-    def block_vectors(
-        self, vector_ids: Sequence[int], *, skip_damaged: bool = False
-    ) -> dict[int, BlockVectors]:
+    def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent."""
         ...
 

@@ -50,51 +50,8 @@ class Change:
         sequence: of the store, after it.
         added: vector ids Int64[N].
         removed: vector ids Int64[M].
-        vectors: of the added ones, Float32[N, dimension], where this is the one change between
-            the sequence before and this one; otherwise they are to be read from the store.
     """
 
     sequence: int
     added: Int64
     removed: Int64
-    vectors: Float32 | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentRow:
-    """A document with everything that is stored about it.
-
-    Attributes:
-        vector_id: its number.
-        sequence: at which its vector was added.
-        document_id: its id.
-        content_hash: SHA-256 of its text.
-        title: its title.
-        metadata: canonical JSON.
-        text: its text.
-        receipt: the fields of the receipt, in their order.
-        indexed_at: ISO 8601 in UTC.
-        vector: Float32[dimension], little-endian.
-        offsets: of its sentence blocks, as stored; None if it has no block vectors.
-        block_vectors: as stored; None if it has none.
-    """
-
-    vector_id: int
-    sequence: int
-    document_id: str
-    content_hash: bytes
-    title: str
-    metadata: str
-    text: str
-    receipt: tuple[int, ...]
-    indexed_at: str
-    vector: bytes
-    offsets: bytes | None = None
-    block_vectors: bytes | None = None
-
-    def checked(self) -> tuple[Any, ...]:
-        """Return what `checksums_of` takes."""
-        return (
-            *(self.vector_id, self.document_id, self.title, self.metadata, self.content_hash),
-            *(*self.receipt, self.indexed_at, self.vector, self.offsets, self.block_vectors),
-        )

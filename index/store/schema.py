@@ -16,11 +16,10 @@ from index.sqlite.connections import (
     storage_error,
     utc_now,
 )
-from index.sqlite.task_state import MAINTENANCE_SCHEMA
-from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.filters import METADATA_SCHEMA
 
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
+# A checksum is of its row, see `index.store.checksums`.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
 # not the text has changed, but title, metadata or what is derived. `identity` is drawn, to know
@@ -28,13 +27,14 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=5,
+    version=6,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
     dimension INTEGER NOT NULL,
     created TEXT NOT NULL,
     sequence INTEGER NOT NULL,
+    log_start INTEGER NOT NULL,
     identity TEXT NOT NULL
 );
 CREATE TABLE documents (
@@ -50,12 +50,14 @@ CREATE TABLE documents (
     indexed_at TEXT NOT NULL,
     title TEXT NOT NULL,
     metadata TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     text TEXT NOT NULL
 );
 CREATE TABLE vectors (
     vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
     sequence INTEGER NOT NULL,
-    vector BLOB NOT NULL
+    vector BLOB NOT NULL,
+    checksum INTEGER NOT NULL
 );
 CREATE INDEX vectors_by_sequence ON vectors (sequence);
 CREATE TABLE removals (
@@ -71,15 +73,13 @@ CREATE TABLE revisions (
 CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
-{CHECKSUMS_SCHEMA};
-{MAINTENANCE_SCHEMA};
 {SPACES_SCHEMA};
 {COMMON_TEXT_SCHEMA};
 """,
     shrinks=True,
 )
 _INSERT_META = """
-INSERT INTO meta VALUES (?, ?, ?, 0, lower(hex(randomblob(16))))"""
+INSERT INTO meta VALUES (?, ?, ?, 0, 0, lower(hex(randomblob(16))))"""
 
 
 def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:

@@ -5,12 +5,11 @@ How many there are, how many of them a query visits, and whether they still suit
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Int64
-from index.sqlite.task_state import REJECTED_RETRAINING, MaintenanceState
 
 ONE_LIST_BELOW = 5_000
 SAMPLE_PER_LIST = 64
@@ -210,44 +209,3 @@ def drift_reasons(
     }
     reasons += [f"{name} {value:.2f}" for name, (value, limit) in over.items() if value > limit]
     return tuple(reasons)
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedRetraining:
-    """A retraining whose result was rejected.
-
-    Attributes:
-        training: of the lists that it would have replaced.
-        changed: their `Drift.changed` at that time.
-        target: recall@10 that it had to reach.
-    """
-
-    training: Training
-    changed: float
-    target: float
-
-    def matches(self, training: Training, target: float) -> bool:
-        """Return whether retraining these lists for this target would repeat it."""
-        return (self.training, self.target) == (training, target)
-
-    def write(self, maintenance: MaintenanceState) -> None:
-        """Remember it across restarts.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
-        maintenance.write(REJECTED_RETRAINING, asdict(self))
-
-
-def read_rejected_retraining(maintenance: MaintenanceState) -> RejectedRetraining | None:
-    """Return the last rejected retraining; None where none is known.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    state = maintenance.read(REJECTED_RETRAINING)
-    try:
-        training = Training(int(state["training"]["sequence"]), int(state["training"]["vectors"]))
-        return RejectedRetraining(training, float(state["changed"]), float(state["target"]))
-    except (KeyError, TypeError, ValueError):
-        return None

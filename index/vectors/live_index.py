@@ -34,9 +34,7 @@ from index.vectors.snapshot import (
     CURRENT,
     Manifest,
     SavedIndex,
-    backend_of,
     current_precision,
-    oldest_sequence,
     publish_snapshot,
     read_current_snapshot,
 )
@@ -160,23 +158,6 @@ def _catch_up(index: FaissIndex, store: DocumentStore, sequence: int) -> int:
     return change.sequence
 
 
-def _follow(index: FaissIndex, change: Change) -> bool:
-    """Apply a small change that has its vectors, if the index is of the sequence before it.
-
-    It need not be read back from the store. A longer change that failed may have added some of the
-    vectors early, as `_catch_up` does.
-
-    Returns:
-        Whether it did; otherwise the changes in between are to be read from the store.
-    """
-    vectors, ids = change.vectors, change.added
-    if vectors is None or change.sequence != index.sequence + 1 or len(ids) > ADD_CHUNK:
-        return False
-    new = ~index.contains(ids)
-    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
-    return True
-
-
 def read_snapshot(
     store: DocumentStore, root: Path, precision: Precision
 ) -> tuple[Manifest, FaissIndex]:
@@ -185,9 +166,7 @@ def read_snapshot(
     Raises:
         SnapshotError: it is damaged, or of another store or time.
     """
-    manifest, index = read_current_snapshot(
-        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
-    )
+    manifest, index = read_current_snapshot(root, precision, store.fingerprint)
     if manifest.sequence > store.sequence:
         raise SnapshotError(
             f"{root}: the index holds change {manifest.sequence} of the store, which ends at "
@@ -233,16 +212,14 @@ def _publish_generation(
         with unchanged:
             source.index.save(path)
             return SavedIndex(
-                backend=backend_of(precision),
+                precision=precision,
                 sequence=source.index.sequence,
-                nlist=source.index.nlist,
-                vectors=len(source.index),
                 trained_sequence=source.training.sequence,
                 trained_vectors=source.training.vectors,
                 nprobe=source.nprobe,
             )
 
-    return publish_snapshot(root, save, fingerprint=store.fingerprint, dimension=store.dimension)
+    return publish_snapshot(root, save, store.fingerprint)
 
 
 def _choose_held_out(ids: Int64) -> Int64:
@@ -404,11 +381,7 @@ class LiveIndex:
 
     def apply(self, change: Change) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added."""
-        if change.sequence <= self.sequence:
-            return
-        with self._updates:
-            followed = _follow(self._live.index, change)
-        if not followed:
+        if change.sequence > self.sequence:
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -465,7 +438,7 @@ class LiveIndex:
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.
 
-        Removals that no snapshot on the disk has to replay are forgotten.
+        Removals before the snapshot that this one replaces are forgotten.
 
         Raises:
             StoreError: the data directory was opened for reading only, or the store cannot be
@@ -482,7 +455,7 @@ class LiveIndex:
                 self._live = replace(
                     self._live, number=manifest.generation, published=manifest.sequence
                 )
-            self._store.log.forget(oldest_sequence(self._root), trained=live.training.sequence)
+            self._store.log.forget(live.published, trained=live.training.sequence)
 
     def _load_or_rebuild(self) -> None:
         """Load the current snapshot, or build an index where that cannot be used."""

@@ -111,11 +111,9 @@ def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[st
 
 
 def _print_thresholds(kinds: Mapping[str, NullDistribution]) -> None:
-    table = Table("kind of score", "false positives", "score", "95 % interval", box=None)
+    table = Table("kind of score", "false positives", "score", box=None)
     for kind, measured in kinds.items():
         for threshold in measured.thresholds:
             rate = f"{100 * threshold.false_positive_rate:g} %"
-            table.add_row(
-                kind, rate, f"{threshold.score:.4f}", f"{threshold.low:.4f} to {threshold.high:.4f}"
-            )
+            table.add_row(kind, rate, f"{threshold.score:.4f}")
     Console().print(table)

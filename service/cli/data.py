@@ -15,8 +15,8 @@ from index.directory.backup import (
     write_backup,
 )
 from index.directory.data_directory import STORE_FILE
-from index.doctor.examine import Finding, examine
-from index.doctor.repair import repair as repair_data
+from index.doctor import Finding, examine
+from index.doctor import repair as repair_data
 from index.errors import BackupError
 from index.store.filters import Filter
 from index.store.port import DocumentStore

@@ -151,12 +151,12 @@ def passages(
     named = {name for query in judged for name in (query.document_id, *query.grades)}
     ids = data.store.changes_since(0).added.tolist()
     chosen = random.Random(0).sample(ids, min(len(ids), 4 * OTHERS))  # noqa: S311  no secret
-    summaries = data.store.get(chosen, skip_damaged=True).values()
+    summaries = data.store.get(chosen).values()
     names = sorted((summary.id for summary in summaries), key=lambda name: name in named)[:OTHERS]
     progress.started("reading other documents", len(names))
     found = []
     for name in names:
-        stored = data.store.find([name], skip_damaged=True).get(name)
+        stored = data.store.find([name]).get(name)
         progress.advanced(1)
         if stored is not None:
             found.append(Document(name, _passage(stored.document)))
@@ -192,7 +192,7 @@ def described(what: str, found: Mapping[str, Any]) -> str:
 def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         return _encoded(loaded, query.text, query.title)
-    stored = find_stored(data, [query.document_id], skip_damaged=True).get(query.document_id)
+    stored = find_stored(data, [query.document_id]).get(query.document_id)
     if stored is None:
         return None
     return EncodedQuery(stored.text, stored.vector, stored.title, None, stored.vector_id)

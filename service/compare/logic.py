@@ -148,16 +148,16 @@ async def compare(
 async def explain(
     collection: Collection, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
 ) -> dict[str, Explanation]:
-    """Compare a query with its first matches; those deleted since, or damaged, are absent.
+    """Compare a query with its first matches; those deleted since are absent.
 
-    Only documents that were stored without block vectors are encoded, or whose are damaged.
+    Only documents that were stored without block vectors are encoded.
 
     Returns:
         Explanations by document id.
     """
     first = document_ids[: options.matches]
     readers = collection.engine.readers
-    found = await run_in(readers, find_stored, collection.data, first, skip_damaged=True)
+    found = await run_in(readers, find_stored, collection.data, first)
     texts = await add_blocks(collection, [query, *found.values()])
     explanations = await run_in(readers, _explain, collection, texts, options.passages)
     return dict(zip(found, explanations, strict=True))

@@ -11,7 +11,6 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.near_duplicates.families import Member
-from index.store.listing import DamagedDocument
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
@@ -129,17 +128,14 @@ def _check(documents: Sequence[Document]) -> None:
 
 
 def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
-    """Return the documents whose text is stored already, with their stored vectors, by id.
-
-    Those of which something is damaged are left out: they are encoded and stored again.
-    """
+    """Return the documents whose text is stored already, with their stored vectors, by id."""
     hashes = data.store.content_hashes([document.id for document in documents])
     same = [d for d in documents if hashes.get(d.id) == d.content_hash]
-    stored = data.store.find([document.id for document in same], skip_damaged=True)
+    stored = data.store.find([document.id for document in same])
     vector_ids = [found.vector_id for found in stored.values()]
-    ids, rows = data.store.vectors(vector_ids, skip_damaged=True)
+    ids, rows = data.store.vectors(vector_ids)
     vectors = dict(zip(ids.tolist(), rows, strict=True))
-    blocks = data.store.block_vectors(ids.tolist(), skip_damaged=True)
+    blocks = data.store.block_vectors(ids.tolist())
     return {
         document.id: EncodedDocument(
             document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
@@ -147,9 +143,8 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
         for document in same
         # Another request may have changed or deleted it since the hashes were read.
         if (found := stored.get(document.id))
-        and found.document.content_hash == document.content_hash
+        and found.document.text == document.text
         and found.vector_id in vectors
-        and found.vector_id not in data.store.damage
     }
 
 
@@ -261,21 +256,12 @@ async def export_documents(collection: Collection, after: str) -> AsyncIterator[
 
 def _next_fields(data: DataDirectory, after: str) -> tuple[list[dict[str, object]], str | None]:
     documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
-    last = _id_of(documents[-1]) if documents else None
+    last = documents[-1].id if documents else None
     return [_fields(document) for document in documents], last
 
 
-def _id_of(document: Document | DamagedDocument) -> str:
-    return document.place if isinstance(document, DamagedDocument) else document.id
-
-
-def _fields(document: Document | DamagedDocument) -> dict[str, object]:
-    """Return what the line of a document says.
-
-    That of a damaged one has no text, so that indexing the lines again names what is missing.
-    """
-    if isinstance(document, DamagedDocument):
-        return {"id": document.id, "damaged": True}
+def _fields(document: Document) -> dict[str, object]:
+    """Return what the line of a document says."""
     return {
         "id": document.id,
         "title": document.title,

@@ -1,10 +1,12 @@
 """Bodies of POST /index and of /documents."""
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, Field, JsonValue
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.listing import Page
+from index.store.listing import ListedDocument
 from service.documents.logic import MAX_DOCUMENTS, IndexedDocuments
 from service.errors import FieldError, InvalidInputError
 from service.schemas import (
@@ -119,9 +121,6 @@ class DocumentsResponse(BaseModel):
     """A page of the stored documents, in the order of their ids."""
 
     documents: list[ListedBody]
-    damaged: list[str] = Field(
-        description="Ids of documents of this page that are damaged, and therefore left out."
-    )
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
@@ -144,10 +143,9 @@ class FamilyResponse(BaseModel):
     next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
 
 
-def documents_response(page: Page) -> DocumentsResponse:
+def documents_response(page: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
-        documents=[ListedBody.model_validate(document) for document in page.documents],
-        damaged=list(page.damaged),
-        next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
+        documents=[ListedBody.model_validate(document) for document in page],
+        next_cursor=write_cursor(page[-1].id) if len(page) == limit else None,
     )

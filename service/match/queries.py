@@ -51,16 +51,11 @@ def find_all_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list
     return [found[query.document_id] for query in queries]
 
 
-def find_stored(
-    data: DataDirectory, document_ids: Sequence[str], *, skip_damaged: bool = False
-) -> dict[str, EncodedText]:
-    """Return stored documents by their ids, without block vectors.
-
-    Unknown ids are absent, as damaged documents are if they are to be skipped.
-    """
-    documents = data.store.find(document_ids, skip_damaged=skip_damaged)
+def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, EncodedText]:
+    """Return stored documents by their ids, without block vectors; unknown ids are absent."""
+    documents = data.store.find(document_ids)
     vector_ids = [document.vector_id for document in documents.values()]
-    vectors = dict(zip(*data.store.vectors(vector_ids, skip_damaged=skip_damaged), strict=True))
+    vectors = dict(zip(*data.store.vectors(vector_ids), strict=True))
     return {
         name: stored_text(found, vectors[found.vector_id])
         for name, found in documents.items()
@@ -81,9 +76,9 @@ def stored_text(stored: StoredDocument, vector: Float32) -> EncodedText:
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with their stored block vectors where they have none; skip damaged ones."""
+    """Return texts with their stored block vectors where they have none."""
     missing = [text.vector_id for text in texts if text.blocks is None]
-    stored = data.store.block_vectors(missing, skip_damaged=True) if missing else {}
+    stored = data.store.block_vectors(missing) if missing else {}
     return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
 
 

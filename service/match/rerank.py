@@ -147,8 +147,8 @@ def validate_rerank(collection: Collection, search: SearchOptions) -> list[Field
 
 
 def _texts(data: DataDirectory, hits: Sequence[Hit]) -> Mapping[str, str]:
-    """Return the texts of documents by their ids, without those deleted since, or damaged."""
-    found = data.store.find([hit.id for hit in hits], skip_damaged=True)
+    """Return the texts of documents by their ids, without those deleted since."""
+    found = data.store.find([hit.id for hit in hits])
     return {name: stored.document.titled_text for name, stored in found.items()}
 
 

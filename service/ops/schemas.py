@@ -34,8 +34,8 @@ class ReadyResponse(LiveResponse):
     degraded: list[str] = Field(
         description="What is not well: `redis`, while it is down; `words`, `families` and "
         "`blocks`, while these files are behind the store; `active_requests`, while no more "
-        "requests are accepted; `storage`, while the disk is full or fails; `damaged_documents`, "
-        "if some were found; `collection NAME`, while this collection cannot be used."
+        "requests are accepted; `storage`, while the disk is full or fails; `collection NAME`, "
+        "while this collection cannot be used."
     )
 
 
@@ -91,8 +91,6 @@ class ThresholdBody(BaseModel):
 
     false_positive_rate: float
     score: float
-    low: float = Field(description="Lower end of the 95 % interval of the score.")
-    high: float = Field(description="Upper end of the 95 % interval of the score.")
 
 
 class KindBody(BaseModel):

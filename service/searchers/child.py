@@ -5,7 +5,7 @@ import os
 import signal
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -27,25 +27,13 @@ from service.settings import LogFormat, LogLevel
 from service.telemetry import configured_logs
 from service.threads import cap_malloc_threshold, lower_priority
 
-# The server logs damage itself when it hears of it.
-_LOGGED_THERE = "index.store.checksums"
-
 
 @dataclass(slots=True)
 class _Opened:
-    """An open data directory, and the damage in it that was reported."""
+    """An open data directory, and how it was to be opened."""
 
     opening: Opening
     data: DataDirectory
-    reported: set[tuple[int, str]] = field(default_factory=set)
-
-    def damaged(self) -> tuple[tuple[int, str], ...]:
-        """Return the damage that was found since the last call."""
-        if not len(self.data.store.damage):
-            return ()
-        new = self.data.store.damage.parts() - self.reported
-        self.reported |= new
-        return tuple(sorted(new))
 
 
 class Searcher:
@@ -108,7 +96,7 @@ class Searcher:
             )
         except (IndexingError, ServiceError, ValueError) as error:
             failure = Failure.of(error)
-        return Reply(outcome, failure, damaged=opened.damaged())
+        return Reply(outcome, failure)
 
 
 def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
@@ -121,7 +109,6 @@ def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
     PARALLEL_STEPS.disable()
     connection, searcher = Connection(descriptor), Searcher()
     with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone
-        logging.getLogger(_LOGGED_THERE).disabled = True
         while True:
             message = connection.recv()
             try:

@@ -320,8 +320,6 @@ class SearchProcesses:
         if reply is None or reply.refusal is not None:
             self._metrics.search_process_left.inc()
             return None
-        for vector_id, part in reply.damaged:
-            served.data.store.damage.note([vector_id], part)
         if reply.failure is not None:
             raise reply.failure.error()
         return _with_seconds(reply.outcome, seconds)

@@ -178,15 +178,12 @@ class Reply:
         failure: the error that the search ended with.
         refusal: why the search was not done; the server does it.
         needs_frequencies: whether the search has to be sent again with those of the server.
-        damaged: vector ids of documents that were found to be damaged since the last reply, and
-            in what part.
     """
 
     outcome: Outcome | None = None
     failure: Failure | None = None
     refusal: str | None = None
     needs_frequencies: bool = False
-    damaged: tuple[tuple[int, str], ...] = ()
 
 
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.errors import DamagedDocumentError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
@@ -169,7 +170,7 @@ def scan_new_documents(collection: Collection) -> bool:
 def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> bool:
     """Compare some documents with some queries; return whether any of these has advanced."""
     advanced = False
-    _, vectors = collection.data.store.vectors(ids, skip_damaged=True)
+    _, vectors = collection.data.store.vectors(ids)
     for start in range(0, len(queries), BATCH_QUERIES):
         scans = []
         for query in queries[start : start + BATCH_QUERIES]:
@@ -177,7 +178,8 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
                 break
             try:
                 scan = _find(collection, query, ids, vectors)
-            except (TypeError, ValueError) as error:  # it keeps no other one from being compared
+            except (DamagedDocumentError, TypeError, ValueError) as error:
+                # It keeps no other one from being compared.
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
                 collection.standing.store.hold(query, UNREADABLE)
                 continue
@@ -228,7 +230,7 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 
 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
-    """Return what is searched for; None if it was removed, or its document is damaged."""
+    """Return what is searched for; None if it was removed, or its document."""
     name = query.interest.document_id
     if name is None:
         text = collection.standing.store.read_text(query)
@@ -238,7 +240,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
         return EncodedQuery(
             text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
         )
-    stored = find_stored(collection.data, [name], skip_damaged=True).get(name)
+    stored = find_stored(collection.data, [name]).get(name)
     if stored is None:
         return None
     return EncodedQuery(stored.text, stored.vector, stored.title, vector_id=stored.vector_id)

@@ -3,6 +3,7 @@
 LONGMATCH_TEST_QDRANT=http://HOST:6333 adds a server, in which collections are made and dropped.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, payload_values
 from index.engine.qdrant.generation import MANIFEST
 from index.errors import EngineError
-from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
@@ -146,7 +147,10 @@ def qdrant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 def test_answers_are_those_of_the_local_engine(loaded: Opened, mode: Mode, selection: str) -> None:
     data = loaded.data
     local = replace(data, engine=LocalEngine(data.store, data.index))
-    options = SearchOptions(top_k=10, mode=mode, **SELECTIONS[selection])
+    aligned = {
+        "alignment": AlignmentOptions(budget_seconds=math.inf)
+    }  # however busy the machine is
+    options = SearchOptions(top_k=10, mode=mode, **(aligned | SELECTIONS[selection]))
     for number in range(5):
         stored = stored_query(data, f"d{number}", document(number).vector)
         for asked in (query(number), replace(stored, blocks=None)):

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
-from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
-from index.vectors.vector_index import NO_VECTOR, Precision
+from index.vectors.faiss.faiss_index import train_faiss_index
+from index.vectors.vector_index import NO_VECTOR
 from tests.kit.vector_kinds import (
     ALL_LISTS,
     DIMENSION,
@@ -143,18 +142,6 @@ def test_a_change_adds_removes_and_names_its_sequence(kind: IndexKind) -> None:
     assert (index.ids().tolist(), index.sequence) == ([3], 6)
 
 
-@pytest.mark.parametrize(
-    ("saved", "loading"), [("fp32", "int8"), ("int8", "fp32"), ("fp16", "int8"), ("int8", "fp16")]
-)
-def test_another_precision_is_not_loaded(
-    tmp_path: Path, saved: Precision, loading: Precision
-) -> None:
-    index = IndexKind(saved, 20).make()
-    index.save(tmp_path / "saved")
-    with pytest.raises(SnapshotError, match=f"does not hold vectors in {loading}"):
-        load_faiss_index(tmp_path / "saved", loading)
-
-
 def test_vectors_beyond_the_trained_ranges_are_clipped() -> None:
     """Ranges come from a sample; what lies outside is still found, by a smaller value."""
     sample = unit_vectors(400, seed=99)
@@ -165,27 +152,6 @@ def test_vectors_beyond_the_trained_ranges_are_clipped() -> None:
     held = index.vectors(np.arange(1))
     assert -0.2 < held[0, 0] < -0.05
     assert index.search(outside, 1, nprobe=ALL_LISTS).ids.tolist() == [[0]]
-
-
-@pytest.mark.parametrize("content", [b"", b"no index", b"PK\x03\x04 nor this"])
-def test_another_file_is_not_loaded(kind: IndexKind, tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "saved"
-    with pytest.raises(SnapshotError, match="cannot be read"):
-        kind.load(path)
-    path.write_bytes(content)
-    with pytest.raises(SnapshotError, match="saved: "):
-        kind.load(path)
-
-
-def test_a_cut_file_is_not_loaded(kind: IndexKind, tmp_path: Path) -> None:
-    index = kind.make()
-    index.change(np.arange(50), unit_vectors(50, seed=1))
-    index.save(tmp_path / "saved")
-    whole = (tmp_path / "saved").read_bytes()
-    for size in range(0, len(whole), max(1, len(whole) // 40)):
-        (tmp_path / "cut").write_bytes(whole[:size])
-        with pytest.raises(SnapshotError):
-            kind.load(tmp_path / "cut")
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

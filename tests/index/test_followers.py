@@ -198,7 +198,7 @@ def test_a_store_restored_to_an_earlier_state(path: Path, follower: Get, tmp_pat
 
 def test_a_log_that_was_cut_means_a_rebuild(path: Path, follower: Get) -> None:
     sql(file_of(path, follower), "UPDATE state SET position = 2")
-    sql(path, "INSERT INTO maintenance_state VALUES ('log start', '5')")
+    sql(path, "UPDATE meta SET log_start = 5")
     sql(path, "DELETE FROM removals")
     with closing(open_at(path)) as store:
         assert families_in(store) == {frozenset({"first", "copy", "edited"})}

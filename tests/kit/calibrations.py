@@ -10,7 +10,6 @@ from index.search.calibrate import TOO_FEW, ScoreCalibrator
 from index.search.corpus_calibration import (
     CorpusCalibration,
     NullDistribution,
-    Threshold,
     write_corpus_calibration,
 )
 from index.search.score import DEFAULT_RULE, ChannelStatistics, NullStatistics
@@ -23,9 +22,7 @@ MAPS = calibration.KindCalibration(
     by_corpus={"papers": 0.02},
     fitted_on=(calibration.FittedOn("papers", 100, 50, "d" * 64),),
 )
-TABLE = NullDistribution(
-    400, 79_800, 0, (-1.0, 0.2, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
-)
+TABLE = NullDistribution(400, 79_800, (-1.0, 0.2, 1.0), (1.0, 0.5, 0.001))
 
 
 STATISTICS = NullStatistics(400, 79_800, *[ChannelStatistics(0.1, 0.05, 0.2)] * 3)

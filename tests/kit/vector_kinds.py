@@ -43,7 +43,7 @@ class IndexKind:
         return train_faiss_index(sample, self.nlist, self.precision)
 
     def load(self, path: Path) -> FaissIndex:
-        return load_faiss_index(path, self.precision)
+        return load_faiss_index(path)
 
     def add(self, index: FaissIndex, oracle: "BruteForce", ids: Int64, vectors: Float32) -> None:
         """Add vectors to an index, and what it holds of them to its oracle."""

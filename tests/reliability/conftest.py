@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from index.doctor.examine import examine
+from index.doctor import examine
 from service.engine import Engine
 from service.errors import PROBLEM_TYPES
 from tests.kit.waiting import wait_until

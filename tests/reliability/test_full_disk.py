@@ -210,7 +210,7 @@ def test_the_doctor_repairs_nothing_on_a_full_disk_and_says_why(
     disk: SmallDisk, data: Path, longmatch: Run
 ) -> None:
     with closing(sqlite3.connect(data / "store.sqlite3")) as store, store:
-        store.execute("DELETE FROM checksums")
+        store.execute("DELETE FROM vectors")
     disk.fill()
     answer = longmatch("doctor", data, "--repair")
     assert answer.status == 2

@@ -180,14 +180,14 @@ def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
     found = (
         document.id
         for start in range(0, len(ids), _BATCH)
-        for document in store.get(ids[start : start + _BATCH], skip_damaged=True).values()
+        for document in store.get(ids[start : start + _BATCH]).values()
     )
     return [name for name in found if name not in named][:OTHERS]
 
 
 def _stored(store: SQLiteDocumentStore, names: Sequence[str]) -> Iterator[Document]:
     for start in range(0, len(names), _BATCH):
-        found = store.find(names[start : start + _BATCH], skip_damaged=True)
+        found = store.find(names[start : start + _BATCH])
         yield from (record.document for record in found.values())
 
 

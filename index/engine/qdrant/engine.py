@@ -89,13 +89,13 @@ class QdrantEngine:
         """Bring the engine to `change` or beyond; at return searches find what it added."""
         if change.sequence > self.position:
             with self._lock:
-                self._on_generation(self._follow)
+                self.on_generation(self._follow)
 
     def catch_up(self) -> None:
         """Bring the engine to the store; what has drifted too far is made again."""
         try:
             with self._lock:
-                self._on_generation(self._follow if self._compared else self._compare)
+                self.on_generation(self._follow if self._compared else self._compare)
         except GenerationMissingError:
             self.rebuild()
         if self._has_drifted():
@@ -113,11 +113,6 @@ class QdrantEngine:
                 raise
             self.failure, self._compared = None, True
 
-    def reconcile(self) -> None:
-        """Compare every point with the store, whatever the log says, and mend what differs."""
-        with self._lock:
-            self._on_generation(self._reconcile)
-
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
     ) -> QdrantSearch:
@@ -126,9 +121,6 @@ class QdrantEngine:
 
     def on_generation(self, call: Callable[[Generation], T]) -> T:
         """Call with the present generation; once more if another server has switched meanwhile."""
-        return self._on_generation(call)
-
-    def _on_generation(self, call: Callable[[Generation], T]) -> T:
         try:
             with naming_failures(self.url):
                 if self._generation is None:

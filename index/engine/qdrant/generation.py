@@ -128,10 +128,10 @@ def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
 
 
 def points_of(store: SQLiteDocumentStore, ids: Int64, revision: int) -> list[models.PointStruct]:
-    """Return the points of those of these documents that are there; damaged ones are left out."""
-    present, vectors = store.vectors(ids, skip_damaged=True)
+    """Return the points of those of these documents that are there."""
+    present, vectors = store.vectors(ids)
     wanted = present.tolist()
-    summaries = store.get(wanted, skip_damaged=True)
+    summaries = store.get(wanted)
     rows = store.lexical.term_rows(present, SilentProgress())
     aligned = store.alignment.read(wanted)
     points, start = [], 0

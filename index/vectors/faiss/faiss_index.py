@@ -50,8 +50,6 @@ EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without th
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
 PENDING = 64  # vectors that may wait for their lists: a few per cent of what a search compares
 
-_DESERIALISATION_LIMITS = threading.Lock()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Content:
@@ -469,27 +467,17 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
     return FaissIndex(index)
 
 
-def load_faiss_index(path: Path, precision: Precision = "fp32") -> FaissIndex:
-    """Read an index that `FaissIndex.save` wrote.
+def load_faiss_index(path: Path) -> FaissIndex:
+    """Read an index that `FaissIndex.save` wrote; the caller has compared it with its checksum.
 
     Raises:
-        SnapshotError: the file is missing, damaged or holds another kind of index, or one of
-            another precision.
+        SnapshotError: the file is missing, or FAISS cannot read it.
     """
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file, _deserialisation_limited_to(size):
-            index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
+        with path.open("rb") as file:
+            return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
     except (OSError, RuntimeError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
-    if not ivf.is_ours(index):
-        raise SnapshotError(f"{path}: this is not an index that Longmatch wrote")
-    if ivf.precision_of(index) != ("fp32" if index.nlist == 1 else precision):
-        raise SnapshotError(f"{path}: does not hold vectors in {precision}")
-    loaded = FaissIndex(index)
-    if len(loaded) != index.ntotal:
-        raise SnapshotError(f"{path}: the lists do not hold the vectors they should")
-    return loaded
 
 
 def _slices(sizes: Int64, size: int) -> list[Int64]:
@@ -497,16 +485,3 @@ def _slices(sizes: Int64, size: int) -> list[Int64]:
     run_of_list = (np.cumsum(sizes) - sizes) // size
     starts = np.flatnonzero(np.diff(run_of_list)) + 1
     return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
-
-
-@contextmanager
-def _deserialisation_limited_to(size: int) -> Iterator[None]:
-    # Nothing in a file is larger than the file: a damaged length must not become an allocation.
-    # faiss keeps the limits for the whole process.
-    with _DESERIALISATION_LIMITS:
-        before = faiss.get_deserialization_vector_byte_limit()
-        faiss.set_deserialization_vector_byte_limit(size)
-        try:
-            yield
-        finally:
-            faiss.set_deserialization_vector_byte_limit(before)

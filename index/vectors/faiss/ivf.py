@@ -44,24 +44,6 @@ def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.I
     return index
 
 
-def is_ours(index: object) -> bool:
-    """Return whether this is an index as `untrained_index` makes them."""
-    return (
-        isinstance(index, faiss.IndexIVF)
-        and index.metric_type == faiss.METRIC_INNER_PRODUCT
-        and index.direct_map.type == faiss.DirectMap.Hashtable
-    )
-
-
-def precision_of(index: faiss.IndexIVF) -> Precision | None:
-    """Return the format of the vectors; None for one that Longmatch does not use."""
-    if isinstance(index, faiss.IndexIVFFlat):
-        return "fp32"
-    if not isinstance(index, faiss.IndexIVFScalarQuantizer):
-        return None
-    return next((name for name, kind in _QUANTIZERS.items() if kind == index.sq.qtype), None)
-
-
 def list_sizes(index: faiss.IndexIVF) -> Int64:
     """Return how many vectors each list keeps, Int64[nlist]."""
     sizes = (index.invlists.list_size(number) for number in range(index.nlist))

@@ -11,7 +11,7 @@ from evaluation.fitting import calibration
 from index.errors import CorpusError
 from index.search.corpus_calibration import NullDistribution
 
-TABLE = NullDistribution(100, 4950, 0, (-1.0, 0.0, 0.5, 1.0), (1.0, 0.5, 0.001, 1e-5), ())
+TABLE = NullDistribution(100, 4950, (-1.0, 0.0, 0.5, 1.0), (1.0, 0.5, 0.001, 1e-5))
 
 
 def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> calibration.Sample:

@@ -18,7 +18,7 @@ from encoder.terms.general_words import PAIR
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.scoring import LexicalQuery
-from index.lexical.snapshot import LexicalSnapshot
+from index.lexical.snapshot import LexicalSnapshot, QueryReads
 from index.lexical.tables import WORDS_FILE
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
@@ -95,8 +95,11 @@ def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: rand
         expected = slow_scores(snapshot, query, ids)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(index.lexical.scoring, "QUERY_TERMS", number)
-            candidates = snapshot.best(query, 1000, None)  # as a search does: candidates first
-            found = snapshot.scores(query, np.append(ids, 10**6))
+            reads = QueryReads()
+            candidates = snapshot.best(
+                query, 1000, None, reads
+            )  # as a search does: candidates first
+            found = snapshot.scores(query, np.append(ids, 10**6), reads)
         assert found[:-1] == pytest.approx(expected, abs=1e-6)
         assert found[-1] == 0
         assert len(np.setdiff1d(candidates, ids)) == 0
@@ -108,9 +111,9 @@ def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> 
     ids, query = snapshot.present_ids(), random_query(snapshot, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
     selected = ids[among.contains(ids)]
-    scores = snapshot.scores(query, selected)
+    scores = snapshot.scores(query, selected, QueryReads())
     for k in (1, 4, 1000):
-        best = snapshot.best(query, k, among)
+        best = snapshot.best(query, k, among, QueryReads())
         assert len(best) == min(k, int((scores > 0).sum()))
         assert len(set(best.tolist())) == len(best)
         found = np.sort(scores[np.isin(selected, best)])

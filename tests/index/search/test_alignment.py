@@ -184,10 +184,10 @@ def test_a_stored_query_without_blocks_is_not_aligned(data: DataDirectory) -> No
     assert found.hits == find(data, stored(data, "blockless"), alignment=None).hits
 
 
-def test_a_damaged_candidate_gets_the_expected_score(data: DataDirectory) -> None:
+def test_a_candidate_without_blocks_gets_the_expected_score(data: DataDirectory) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id
-    damage = "UPDATE aligned_blocks SET content = x'00' WHERE vector_id = ?"
-    sql(data.store.alignment.path, damage, vector_id)
+    lost = "DELETE FROM aligned_blocks WHERE vector_id = ?"
+    sql(data.store.alignment.path, lost, vector_id)
     found = find(data)
     assert found.alignment == AlignmentReceipt(True, 4, 2)
     assert sorted(names(found.hits)) == sorted(DOCUMENTS)

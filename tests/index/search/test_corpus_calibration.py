@@ -114,8 +114,6 @@ def test_thresholds_hold_on_fresh_pairs(clusters: np.ndarray, measured: NullDist
     for threshold in measured.thresholds:
         rate = float((fresh >= threshold.score).mean())
         assert rate == pytest.approx(threshold.false_positive_rate, rel=0.2)
-        assert threshold.low <= threshold.score <= threshold.high
-        assert threshold.high - threshold.low < 0.1
 
 
 def test_the_rate_of_a_score(clusters: np.ndarray, measured: NullDistribution) -> None:
@@ -208,7 +206,7 @@ def test_one_unreadable_or_of_another_checkpoint_is_refused(
         read_corpus_calibration(tmp_path, "b" * 64)
     path = tmp_path / CALIBRATION_FILE
     content = json.loads(path.read_text())
-    for changed, reason in (({"format": 9}, "format 9 is not 2"), ({"version": "0"}, "version")):
+    for changed, reason in (({"format": 9}, "format 9 is not 3"), ({"version": "0"}, "version")):
         path.write_text(json.dumps({**content, **changed}))
         with pytest.raises(StoreError, match=rf"calibration\.json: .*{reason}"):
             read_corpus_calibration(tmp_path, FINGERPRINT)
@@ -274,7 +272,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
         "hybrid": 0.5 * (0.75 * cosines + 0.25 * np.array(alignment)) + 0.5 * words,
     }
     for mode, expected in scores.items():
-        table = measure_distribution(pairs, expected, 110, seed=2)
+        table = measure_distribution(expected, 110)
         assert measured[mode].scores == pytest.approx(table.scores, abs=1e-5)
         assert measured[mode].rates == pytest.approx(table.rates, rel=0.01)
     aligned_pairs = np.array(alignment)[pairs[:, 0] > 0]

@@ -11,7 +11,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
-from index.vectors.snapshot import INDEX_FILE, current_precision, verify_current_snapshot
+from index.vectors.snapshot import current_precision, index_file, read_manifest
 from index.vectors.vector_index import Precision
 from tests.kit.index_fixtures import Fill, MakeVectors, OpenStore
 
@@ -41,7 +41,7 @@ def test_a_snapshot_has_the_bytes_of_its_precision(
     live = open_live_index(store, root, precision=precision)
     assert live.nlist == 8
     assert live.exact == (precision == "fp32")
-    size = (root / "0000000001" / INDEX_FILE).stat().st_size
+    size = index_file(root, 1).stat().st_size
     centroids = 4 * DIMENSION * live.nlist
     assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
     caplog.set_level(logging.INFO)
@@ -63,8 +63,8 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
 ) -> None:
     open_live_index(store, root, precision=before)
     again = open_live_index(store, root, precision=after)
-    assert f"written by 'faiss-{before}', not by 'faiss-{after}'" in caplog.text
-    assert again.generation == verify_current_snapshot(root).generation == 2
+    assert f"holds vectors in {before}, not in {after}" in caplog.text
+    assert again.generation == read_manifest(root).generation == 2
     assert current_precision(root) == after
     ids, stored = store.vectors(store.changes_since(0).added)
     found = again.search(stored, 1, nprobe=again.nlist)

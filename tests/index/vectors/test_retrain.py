@@ -13,7 +13,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.snapshot import verify_current_snapshot
+from index.vectors.snapshot import index_file
 from tests.kit.index_fixtures import (
     DIMENSION,
     FINGERPRINT,
@@ -60,9 +60,8 @@ def test_the_lists_are_really_in_use(
     assert 0.5 <= result.recall < 1.0
     assert (live.nlist, live.nprobe, live.generation) == (128, result.nprobe, 2)
     assert live.training == Training(1, ONE_LIST_BELOW)
-    manifest = verify_current_snapshot(root)
-    loaded = load_faiss_index(root / f"{live.generation:010}" / "index.bin")
-    assert loaded.nlist == manifest.nlist == 128
+    loaded = load_faiss_index(index_file(root, live.generation))
+    assert loaded.nlist == 128
     assert (loaded.list_sizes() > 0).sum() > 100
     queries = vectors(100, seed=9)
     exact = np.argsort(-(queries @ vectors(ONE_LIST_BELOW, seed=1).T), axis=1)[:, :10] + 1

@@ -19,9 +19,8 @@ from index.document import Document
 from index.search.calibrate import DAMAGED, TOO_FEW, LiveScoring, open_scoring
 from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.sqlite.block_vectors import BlockVectors
-from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
-from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
+from index.vectors.lists import ONE_LIST_BELOW
 from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics
 from service.settings import Settings
@@ -122,37 +121,6 @@ def test_what_is_refused_is_reported_and_not_tried_again_at_once(
     assert value(metrics, "recall_at_10", source="held_out") < 1.0
     assert value(metrics, "recall_at_10", source="shadow") == 1.0
     assert data.index.unpublished() == 0  # published all the same
-
-
-@pytest.mark.slow
-def test_a_restart_does_not_try_again_what_was_refused(
-    data: DataDirectory, metrics: Metrics, of_data: Make, tmp_path: Path
-) -> None:
-    put(data, 0, ONE_LIST_BELOW)
-
-    def refusals() -> float | None:
-        return value(metrics, "index_retrainings_total", outcome="refused")
-
-    of_data(data, target_recall=1.0).work()
-    assert refusals() == 1
-    for _ in range(2):
-        data.close()
-        data = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
-        assert data.index.nlist == 1  # nor does the opening
-        of_data(data, target_recall=1.0).work()
-    assert refusals() == 1
-    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that lists are tried again
-    of_data(data, target_recall=1.0).work()
-    assert refusals() == 2
-    of_data(data, target_recall=0.3).work()  # tried again, too
-    assert data.index.nlist > 1
-    data.close()
-
-
-@pytest.mark.parametrize("kept", [3, {"training": {"sequence": 1}}])
-def test_a_note_that_is_no_refusal_is_none(data: DataDirectory, kept: object) -> None:
-    data.store.maintenance.write(REJECTED_RETRAINING, kept)
-    assert read_rejected_retraining(data.store.maintenance) is None
 
 
 def test_changes_are_published_before_a_restart_would_feel_them(

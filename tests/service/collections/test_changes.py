@@ -247,21 +247,6 @@ def test_one_whose_uploads_cannot_be_read_leaves_no_thread(servers: Servers, dat
         assert now[name] == before[name] > 0
 
 
-def test_damage_of_a_document_leaves_the_other_collections(servers: Servers, data: Path) -> None:
-    client = servers.start()
-    client.request("PUT", PAPERS)
-    put(client, PAPERS, "kept")
-    put(client, "", "kept")
-    servers.stop()
-    store = collection_path(data, "papers") / STORE_FILE
-    store.write_bytes(store.read_bytes().replace(b"A text on kept", b"A text on left"))
-    client = servers.start()
-    found = client.get(f"{PAPERS}/documents/kept")
-    assert (found.status_code, found.json()["type"]) == (500, "/problems/document-damaged")
-    assert client.get("/readyz").json()["degraded"] == ["damaged_documents"]
-    assert client.get("/documents/kept").status_code == 200
-
-
 def test_a_collection_filled_by_a_command_is_opened_when_free(
     servers: Servers, data: Path, make_settings: MakeSettings
 ) -> None:

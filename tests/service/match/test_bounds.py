@@ -20,7 +20,7 @@ from index.search.calibrate import (
     ScoreCalibrator,
     open_scoring,
 )
-from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
+from index.search.corpus_calibration import CALIBRATION_FILE, RATES, write_corpus_calibration
 from index.search.score import LinearFusion, read_fusion
 from service.startup import open_engine
 from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
@@ -105,9 +105,11 @@ def test_the_service_opens_both_calibrations(
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
     )
-    threshold = {"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}
     known = {"method": "platt", "calibration_error": 0.02, "documents": 400}
-    known["thresholds"] = [threshold]
+    for kind in ("semantic", "hybrid"):
+        thresholds = version["kinds"][kind].pop("thresholds")
+        assert [found["false_positive_rate"] for found in thresholds] == list(RATES)
+        assert thresholds[-1]["score"] == 1.0
     unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 

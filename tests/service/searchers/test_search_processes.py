@@ -1,9 +1,7 @@
 """Search processes: the same answers as threads, whatever is written or killed meanwhile."""
 
-import logging
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -236,25 +234,6 @@ def test_a_process_that_hangs_is_replaced(
     monkeypatch.undo()
     check_all(served)
     assert pid_of(served) != pid
-
-
-def test_damage_that_a_process_finds_is_known_to_the_server(
-    make_client: Callable[..., Any], caplog: Any
-) -> None:
-    client = make_client(max_queue_tokens=100_000, search_processes=1)
-    put(client, *(document(number) for number in range(12)))
-    check_same(client, {"id": "d4"})
-    store = engine_of(client).default.data.store
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE documents SET title = 'changed' WHERE id IN ('d3', 'd5')")
-    with caplog.at_level(logging.ERROR):
-        found = by_process(client, {"id": "d4", "mode": "semantic", "top_k": 12})["matches"]
-    assert {"d3", "d5"}.isdisjoint(item["id"] for item in found)
-    assert len(store.damage) == 2
-    assert caplog.text.count("is damaged in its") == 2
-    ours, theirs = by_process(client, {"id": "d3"}, 500), by_thread(client, {"id": "d3"}, 500)
-    assert ours["detail"] == theirs["detail"]
-    assert client.get("/readyz").status_code == 200
 
 
 def check_written(client: Any, number: int) -> None:

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
-from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.faiss import faiss_index, ivf
 from index.vectors.faiss.faiss_index import PENDING, FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 from index.vectors.vector_index import Precision
-from tests.kit.index_fixtures import DIMENSION, unit_vectors
+from tests.kit.index_fixtures import unit_vectors
 
 
 @pytest.fixture(scope="module")
@@ -159,35 +158,6 @@ def test_a_full_disk_is_an_error(index: FaissIndex, tmp_path: Path) -> None:
     assert len(load_faiss_index(tmp_path / "again.faiss")) == len(index)
 
 
-@pytest.mark.parametrize("kind", ["flat", "without a table of ids", "euclidean"])
-def test_an_index_of_another_kind_is_refused(kind: str, tmp_path: Path) -> None:
-    quantizer = faiss.IndexFlatL2 if kind == "euclidean" else faiss.IndexFlatIP
-    metric = faiss.METRIC_L2 if kind == "euclidean" else faiss.METRIC_INNER_PRODUCT
-    lists = faiss.IndexIVFFlat(quantizer(DIMENSION), DIMENSION, 2, metric)
-    lists.train(unit_vectors(100, seed=1))
-    if kind == "euclidean":
-        lists.set_direct_map_type(faiss.DirectMap.Hashtable)
-    path = tmp_path / "index.faiss"
-    faiss.write_index(faiss.IndexFlatIP(DIMENSION) if kind == "flat" else lists, str(path))
-    with pytest.raises(SnapshotError, match=r"index\.faiss: this is not an index that Longmatch"):
-        load_faiss_index(path)
-
-
-def test_a_damaged_length_is_refused_before_memory_is_asked_for(tmp_path: Path) -> None:
-    index = train_faiss_index(unit_vectors(10, seed=1), 1)
-    index.change(np.arange(10), unit_vectors(10, seed=1))
-    path = tmp_path / "index.faiss"
-    index.save(path)
-    whole = path.read_bytes()
-    before = faiss.get_deserialization_vector_byte_limit()
-    # The number of values of the quantizer's one vector, as a 64-bit count.
-    place = whole.index((DIMENSION * 4).to_bytes(8, "little"), whole.index(b"IxFI"))
-    path.write_bytes(whole[:place] + (10**11).to_bytes(8, "little") + whole[place + 8 :])
-    with pytest.raises(SnapshotError, match="limit"):
-        load_faiss_index(path)
-    assert faiss.get_deserialization_vector_byte_limit() == before
-
-
 @pytest.mark.parametrize("most", [100, 700, 1_000_000])
 def test_exact_scores_are_those_of_every_list(
     index: FaissIndex, vectors: Float32, monkeypatch: pytest.MonkeyPatch, most: int
@@ -300,7 +270,7 @@ def test_those_that_are_removed_while_they_wait_stay_away(tmp_path: Path) -> Non
     index.change(gone[:0], new[:0], removed=gone)
     assert pending(index) == 20
     index.save(tmp_path / "index.bin")
-    loaded = load_faiss_index(tmp_path / "index.bin", "int8")
+    loaded = load_faiss_index(tmp_path / "index.bin")
     index.list_sizes()  # assigns them
     for each in (index, loaded):
         assert len(each) == STORED + 20

@@ -1,10 +1,16 @@
-"""Examine a data directory and its checkpoint: what is wrong, and what helps.
+"""Examine a data directory and its checkpoint: what is wrong, and what helps; and repair it.
 
-It only reads, so a server may be running. What cannot be trusted after some damage is not examined:
-rows of a broken database, vectors of a store of another checkpoint.
+The examination only reads, so a server may be running. What cannot be trusted after some damage is
+not examined: rows of a broken database, vectors of a store of another checkpoint.
+
+What follows from the documents is deleted and rebuilt. In the store, SQLite rebuilds its file and
+its indexes; vectors follow from the texts; documents whose text has changed are removed, and
+appended to a file. Each step is one transaction: after a kill, repair again.
 """
 
 import json
+import os
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,36 +21,58 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from encoder.alignment.space import open_space
 from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_space
 from encoder.errors import EncoderError
-from index.alignment.alignment_index import damaged_blocks
+from encoder.opening import open_encoder
 from index.alignment.spaces import find_space, load_space
+from index.build import publish, refit_alignment
 from index.directory.data_directory import (
     CALIBRATION_FILE,
+    DAMAGED_FILE,
     FOLLOWER_FILES,
     FUSION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
+    locked,
+    open_data_directory,
     with_share_of,
 )
 from index.errors import FingerprintMismatchError, IndexingError, SnapshotError, StoreError
+from index.followers import FILE_ENDINGS
 from index.lexical.segment_files import load_snapshot
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.lexical.tables import WORDS_FILE, read_manifest, read_state
+from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.score import read_corpus_fusion
-from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
+from index.sqlite.block_vectors import block_vectors_of
+from index.sqlite.connections import (
+    DATABASE_ERRORS,
+    SQLiteConnections,
+    open_reader,
+    storage_error,
+    translated_errors,
+    vector_id_list,
+)
 from index.store.checksums import find_damage
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import metadata_values
+from index.store.filters import insert_metadata, metadata_values
+from index.store.rows import advance_sequence, insert_encoding, remove_documents
 from index.store.schema import STORE
 from index.vectors.live_index import read_snapshot
 from index.vectors.snapshot import current_precision
 from index.vectors.vector_index import DEFAULT_PRECISION
 
-# The tables that `index.doctor.repair` makes again; it copies the others.
-DERIVED_TABLES = frozenset({"alignment_spaces", "metadata_values"})
 _PROBLEMS_SHOWN = 5
+_ENCODED_A_TRANSACTION = 64
+_WITHOUT_DOCUMENT = "vector_id NOT IN (SELECT vector_id FROM documents)"
+_TEXTS = """
+SELECT vector_id, text FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_DAMAGED = """
+SELECT id, title, text, metadata FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 
 
 class Remedy(Enum):
@@ -63,6 +91,9 @@ class Remedy(Enum):
     def repairable(self) -> bool:
         """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
         return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
+
+
+_IN_THE_STORE = (Remedy.REBUILD, Remedy.ENCODE, Remedy.REMOVE_DAMAGED)
 
 
 def require_damage(path: Path, error: Exception) -> None:
@@ -163,7 +194,7 @@ def _examine_calibration(data: Path, checkpoint: Checkpoint) -> Iterator[Finding
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     path = data / STORE_FILE
     try:
-        found = list(examine_truth(path))
+        found = list(_examine_truth(path))
         yield from found
         if any(not finding.remedy.repairable for finding in found):
             return
@@ -173,7 +204,9 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
             )
         ) as store:
             if not found:  # what follows from damaged rows is rebuilt with them
-                yield from examine_derived(path)
+                for what, first_problem in _DERIVED.items():
+                    if problem := problem_of(path, first_problem):
+                        yield Finding(what, problem, Remedy.REBUILD)
                 yield from _examine_copies(data, store)
     except DATABASE_ERRORS as error:
         require_damage(path, error)
@@ -188,10 +221,10 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
 
 
-def examine_truth(path: Path) -> Iterator[Finding]:
+def _examine_truth(path: Path) -> Iterator[Finding]:
     """Let SQLite check the file, and compare every row that nothing else gives with its checksum.
 
-    Damage of the file is repaired by copying these rows where all of them can be read.
+    Damage of the file is repaired where every row can be read.
 
     Raises:
         sqlite3.Error: it cannot be read at all.
@@ -217,17 +250,16 @@ def examine_truth(path: Path) -> Iterator[Finding]:
         yield Finding(path.name, shown, Remedy.REBUILD)
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
-        remedy = Remedy.REBUILD if DERIVED_TABLES.issuperset(tables) else Remedy.RESTORE_BACKUP
         problem = f"{len(orphans)} rows of {', '.join(tables)} belong to no document"
-        yield Finding(path.name, problem, remedy)
+        yield Finding(path.name, problem, Remedy.REBUILD)
     if damage.documents:
         problem = (
             f"{_counted(list(damage.documents.values()))} damaged in text, title, metadata or "
-            "receipt: restore a backup, index them again, or"
+            "receipt: restore a backup, or"
         )
         yield Finding(path.name, problem, Remedy.REMOVE_DAMAGED, tuple(damage.documents))
     if damage.encodings:
-        problem = f"{_counted(list(damage.encodings.values()))} damaged in vectors or checksums"
+        problem = f"{_counted(list(damage.encodings.values()))} damaged in vectors"
         yield Finding(path.name, problem, Remedy.ENCODE, tuple(damage.encodings))
 
 
@@ -235,18 +267,6 @@ def _counted(damaged: Sequence[str]) -> str:
     shown = ", ".join(damaged[:_PROBLEMS_SHOWN]) + ", …" * (len(damaged) > _PROBLEMS_SHOWN)
     many = len(damaged) > 1
     return f"{len(damaged)} document{'s' * many} ({shown}) {'are' if many else 'is'}"
-
-
-def examine_derived(path: Path) -> Iterator[Finding]:
-    """Check the tables that follow from the truth.
-
-    Raises:
-        StorageError: the file cannot be read for another reason than damage.
-    """
-    for what, first_problem in _DERIVED.items():
-        problem = problem_of(path, first_problem)
-        if problem:
-            yield Finding(what, problem, Remedy.REBUILD)
 
 
 def problem_of(path: Path, first_problem: Callable[[sqlite3.Connection], str | None]) -> str | None:
@@ -300,13 +320,9 @@ def space_problem(connection: sqlite3.Connection) -> str | None:
 
 
 def follower_problem(connection: sqlite3.Connection) -> str | None:
-    """Let SQLite check the file of a follower, and compare aligned blocks with their checksums."""
+    """Let SQLite check the file of a follower."""
     (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if problem != "ok":
-        return str(problem)
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    damaged = damaged_blocks(connection) if "aligned_blocks" in tables else ()
-    return f"{len(damaged)} rows, vector id {damaged[0]} first" if damaged else None
+    return None if problem == "ok" else str(problem)
 
 
 def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
@@ -321,3 +337,146 @@ _DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
     "metadata values": metadata_problem,
     "alignment": space_problem,
 }
+
+
+def repair(
+    data: Path,
+    checkpoint: Checkpoint,
+    findings: Sequence[Finding],
+    precision: str | None,
+    progress: Progress,
+) -> None:
+    """Apply the remedies of the repairable findings; `examine` again afterwards.
+
+    Raises:
+        DataDirectoryInUseError: a server has the directory open and must be stopped first.
+        EncoderError: the checkpoint cannot encode.
+        SnapshotError: the index could not be published.
+        StoreError: something cannot be written.
+    """
+    with locked(data):
+        broken = any(f.what == STORE_FILE and not f.remedy.repairable for f in findings)
+        checkpoint = share_if_readable(data, checkpoint)
+        delete = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
+        of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
+        if of_store:
+            delete |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
+        try:
+            for name in delete:
+                _delete(data / name)
+            if of_store:
+                lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
+                _set_aside(data / STORE_FILE, lost)
+                with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as store:
+                    _mend(store, lost)
+                    again = _named_by(of_store, Remedy.ENCODE)
+                    _encode_again(store, checkpoint, again, precision, progress)
+        except OSError as error:
+            failure = storage_error(data / STORE_FILE, error)
+            raise failure or StoreError(f"{data}: cannot be written: {error}") from error
+        if broken:
+            return
+    space = vector_space(checkpoint)
+    with closing(
+        open_data_directory(
+            data,
+            fingerprint=space.fingerprint,
+            dimension=space.dimension,
+            alignment=open_space(checkpoint),
+        )
+    ) as directory:
+        if directory.store.alignment.pending():
+            refit_alignment(directory.store, progress)
+        directory.store.families.find(progress)
+        publish(directory, progress)
+
+
+def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
+    """Return the vector ids that the findings of a remedy name, ascending."""
+    return sorted(
+        number for finding in findings if finding.remedy is remedy for number in finding.vector_ids
+    )
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    for ending in FILE_ENDINGS:
+        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
+def _mend(store: SQLiteConnections, lost: Sequence[int]) -> None:
+    """Let SQLite write its file and indexes again, remove documents, and derive tables again."""
+    store.vacuum()
+    with store.writing() as connection:
+        connection.execute("REINDEX")
+        for table in ("vectors", "block_vectors", "revisions"):
+            connection.execute(f"DELETE FROM {table} WHERE {_WITHOUT_DOCUMENT}")  # noqa: S608
+        remove_documents(connection, lost, advance_sequence(connection))
+        connection.execute("DELETE FROM metadata_values")
+        rows = connection.execute(_METADATA).fetchall()
+        insert_metadata(connection, ((number, json.loads(text)) for number, text in rows))
+        try:
+            space_problem(connection)
+        except ValueError:
+            connection.execute("DELETE FROM alignment_spaces")
+
+
+def _encode_again(
+    store: SQLiteConnections,
+    checkpoint: Checkpoint,
+    vector_ids: Sequence[int],
+    precision: str | None,
+    progress: Progress,
+) -> None:
+    """Replace vectors and block vectors of documents, whose texts are sound."""
+    if not vector_ids:
+        return
+    encoder = open_encoder(checkpoint, precision=precision)
+    progress.started("encoding again", len(vector_ids))
+    for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):
+        some = vector_ids[start : start + _ENCODED_A_TRANSACTION]
+        with store.writing() as connection:
+            texts = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
+            read = [encoder.read(text) for _, text in texts]
+            encoded = encoder.encode(read)
+            sequence = advance_sequence(connection)
+            for (number, _), blocks, vector, rows in zip(
+                texts, read, encoded.document_vectors, encoded.block_vectors, strict=True
+            ):
+                for table in ("vectors", "block_vectors"):
+                    connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (number,))  # noqa: S608
+                insert_encoding(
+                    connection, number, sequence, vector, block_vectors_of(blocks, rows)
+                )
+        tokens = sum(blocks.receipt.tokens_encoded for blocks in read)
+        progress.advanced(len(some), tokens=tokens)
+
+
+def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
+    """Append documents to a file of JSON Lines, durably.
+
+    A text that has changed cannot be made again from anything else. Bytes that are no text any more
+    become U+FFFD; metadata that is no JSON stays a text.
+
+    Raises:
+        OSError: the file cannot be written.
+        StoreError: the store cannot be read.
+    """
+    if not vector_ids:
+        return
+    with translated_errors(store), closing(open_reader(store)) as connection:
+        rows = connection.execute(_DAMAGED, (vector_id_list(vector_ids),)).fetchall()
+    with store.with_name(DAMAGED_FILE).open("a", encoding="utf-8") as lines:
+        lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
+        lines.flush()
+        os.fsync(lines.fileno())
+
+
+def _fields(row: Sequence[Any]) -> dict[str, Any]:
+    document_id, title, text, metadata = row
+    try:
+        metadata = json.loads(metadata)
+    except (TypeError, ValueError, RecursionError):
+        metadata = str(metadata)
+    return {"id": str(document_id), "title": str(title), "text": str(text), "metadata": metadata}

@@ -1,1 +1,0 @@
-"""Examine and repair a data directory."""
