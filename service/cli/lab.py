@@ -1,4 +1,4 @@
-"""`longmatch lab`: checkpoints are made, trained and exported, and corpora made for them."""
+"""`longmatch lab`: checkpoints are made, trained and exported; data sets become corpora."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -39,6 +39,7 @@ from service.cli.opening import load
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
 from service.cli.progress import printable, show_progress, show_training
 from training.data.corpus import describe
+from training.data.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.data.files import (
     CorpusFiles,
     EncoderJob,
@@ -55,10 +56,6 @@ from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
-from training.sources.feedback_corpus import MIN_QUERIES, write_feedback_corpus
-from training.sources.linked_corpus import CorpusOptions
-from training.sources.make_corpus import KINDS, check_sources
-from training.sources.make_corpus import make_corpus as make_linked_corpus
 
 if TYPE_CHECKING:
     from training.export.export import Gate
@@ -72,11 +69,10 @@ StartOption = Annotated[
 ]
 
 lab = typer.Typer(
-    help="Make, train and export checkpoints, and make corpora to train them on.",
+    help="Make, train and export checkpoints; make corpora of published data sets.",
     no_args_is_help=True,
 )
 
-_DEFAULTS = CorpusOptions()
 _REPORTED = ("semantic", "hybrid")  # modes of search
 _OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
@@ -234,39 +230,6 @@ def train(
 
 
 lab.command("fit-calibration")(fit_calibration)
-
-
-@lab.command("make-corpus")
-def make_corpus(
-    kind: Annotated[str, typer.Argument(help=f"{' or '.join(KINDS)}.")],
-    sources: Annotated[
-        list[Path], typer.Argument(help="Corpora for titles; folders of pages for html.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
-    min_words: Annotated[
-        int, typer.Option(min=1, help="Leave out documents with fewer words.")
-    ] = _DEFAULTS.min_words,
-    mask_titles: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of links whose names are removed from texts.")
-    ] = _DEFAULTS.mask_titles,
-) -> None:
-    """Make a corpus with links, to train on, of documents that name or link to one another."""
-    known = next((each for each in KINDS if each == kind), None)
-    if known is None:
-        raise OptionError("KIND", f"{kind!r} is none of {', '.join(KINDS)}")
-    check_new_path(output)
-    try:
-        check_sources(known, sources)
-    except CorpusError as error:
-        raise OptionError("SOURCES", error) from error
-    options = CorpusOptions(min_words=min_words, mask_titles=mask_titles)
-    with show_progress(console) as progress:
-        counts = make_linked_corpus(known, sources, output, options, progress)
-    parts = ", ".join(f"{number} {part}" for part, number in counts["links of parts"].items())
-    console.print(
-        f"{output}: {counts['documents']} documents, {counts['words']} words, "
-        f"{counts['links']} links ({parts}); counts.json says what was left out"
-    )
 
 
 @lab.command()

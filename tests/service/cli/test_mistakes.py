@@ -197,10 +197,6 @@ REFUSED = [
     (f"{RERANKER} --corpus corpus.jsonl", "--corpus: corpus.jsonl: a reranker learns from links"),
     (f"{RERANKER} --corpus shared", "--corpus: a leak: documents are in the pairs of two parts"),
     (f"{RERANKER} --corpus folder --precision fp16", "--precision: 'fp16' is none of int8, fp32"),
-    ("lab make-corpus words corpus.jsonl -o out", "KIND: 'words' is none of titles, html"),
-    ("lab make-corpus titles missing -o out", "SOURCES: missing"),
-    ("lab make-corpus titles corpus.jsonl pairs.toml -o out", "SOURCES: pairs.toml"),
-    ("lab make-corpus titles corpus.jsonl -o folder", "--output: folder: exists already"),
     (
         "lab dataset imagenet folder -o out",
         "NAME: 'imagenet' is none of aan, wiki65k, cnse, cnss, pan",
@@ -241,7 +237,6 @@ REFUSED = [
         "reencode data --reading-share 0.5 --only-if-better",
         "--only-if-better: data: the feedback has 0",
     ),
-    ("lab make-corpus html corpus.jsonl -o out", "SOURCES: corpus.jsonl: there is no such folder"),
     ("index corpus.jsonl --encoder served --provider tpu", "--provider: "),
     ("index corpus.jsonl --actors 2", "--actors: is for --on ray"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl --split splits.tsv", "--split: needs judgements"),
