@@ -1,7 +1,7 @@
 """The command that measures quality: evaluate."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -32,7 +32,6 @@ from evaluation.experiment import (
     rerank_longmatch_system,
 )
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
-from evaluation.mentions import leave_out_mentions
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
@@ -81,7 +80,6 @@ class EvaluationOptions:
     reranker: Path | None
     baselines: tuple[str, ...]
     blocks: Path | None
-    without_mentions: bool
 
     @property
     def files(self) -> list[Path]:
@@ -112,8 +110,6 @@ def _check_combinations(options: EvaluationOptions) -> None:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
     if of_blocks and options.queries:
         raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
-    if options.without_mentions and not options.qrels:
-        raise OptionError("--without-mentions", "needs judgements; labelled pairs stay as they are")
 
 
 def _check_extras(options: EvaluationOptions) -> None:
@@ -174,13 +170,6 @@ def evaluate(
         typer.Option(help=f"Also measure {','.join(BASELINES)}, or all of them."),
     ] = "",
     blocks: BlocksOption = None,
-    without_mentions: Annotated[
-        bool,
-        typer.Option(
-            "--without-mentions",
-            help="Also measure without judged pairs of which one text names the other's title.",
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reading_share: ReadingShareOption = None,
     encoder: EncoderOption = None,
@@ -204,12 +193,10 @@ def evaluate(
         reranker=reranker,
         baselines=names,
         blocks=blocks,
-        without_mentions=without_mentions,
     )
     check_options(options)
     judgements = _read_judgements(options)
     read = _read_vectors(options, open_checkpoint(encoder, precision))
-    judgements = _leave_out_mentions(options, judgements)
     loaded = load(encoder, precision, reading_share=reading_share)
     report, complete = _evaluate(options, judgements, read, loaded)
     if as_json:
@@ -240,22 +227,6 @@ def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]
     if not chosen:
         raise OptionError("--split", f"{options.split}: no document is in {PARTS[-1]!r}")
     return chosen
-
-
-def _leave_out_mentions(options: EvaluationOptions, judgements: Judgements) -> Judgements:
-    """Read the texts of the judged pairs, if --without-mentions is given."""
-    if not options.without_mentions:
-        return judgements
-    chosen = {name: some for name, some in judgements.qrels.items() if name in judgements.query_ids}
-    found = leave_out_mentions(chosen, options.corpus, options.queries)
-    if not found.titles:
-        raise OptionError("--without-mentions", f"{options.corpus}: no judged document has a title")
-    if not found.qrels:
-        raise OptionError(
-            "--without-mentions",
-            f"{options.qrels}: leaves no query a relevant document: all are mentions",
-        )
-    return replace(judgements, without_mentions=found)
 
 
 def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
@@ -333,8 +304,7 @@ def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
         return keep_blocks(corpus, blocks, loaded.encoder, progress)
 
 
-_WITHOUT_MENTIONS = "retrieval_without_mentions"
-_TASKS = ("retrieval", _WITHOUT_MENTIONS, "pairs")
+_TASKS = ("retrieval", "pairs")
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -356,8 +326,7 @@ def _heading(task: str, report: Mapping[str, Any]) -> str:
     if task == "pairs":
         what = f"{report['pairs']} pairs, thresholds chosen on {report['threshold_chosen_on']}"
     else:
-        which = " without mentions" if task == _WITHOUT_MENTIONS else ""
-        what = f"Retrieval{which}, {report['queries']} queries, {report['judgements']} judgements"
+        what = f"Retrieval, {report['queries']} queries, {report['judgements']} judgements"
     return f"{what}; 95 % intervals in brackets, p against {report['reference']}"
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import BASELINES
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.score import DEFAULT_RULE, ChannelWeights, write_fusion
@@ -151,36 +150,6 @@ def test_baselines_of_queries_that_are_no_documents(evaluate: Evaluate, data: Pa
     assert report["pairs"]["pairs"] == 2
 
 
-def name_titles(data: Path) -> None:
-    """Give river 0 a title, which three other rivers and music 3 name."""
-    lines = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["id"] == "river0":
-            line["title"] = "The Upper Rhône"
-        elif line["id"].startswith("river") or line["id"] == "music3":
-            line["text"] = f"The upper Rhone. {line['text']}"
-    (data / "corpus.jsonl").write_text(json_lines(lines))
-
-
-def test_figures_with_and_without_mentions(evaluate: Evaluate, data: Path) -> None:
-    name_titles(data)
-    (data / "splits.tsv").write_text("river0\ttest\nriver3\ttest\nmusic3\ttest\n")
-    arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "tfidf"]
-    alone = report_of(evaluate(*arguments, "--json"))
-    report = report_of(evaluate(*arguments, "--without-mentions", "--json"))
-    without = report.pop("retrieval_without_mentions")
-    assert report == alone
-    assert (report["retrieval"]["queries"], report["retrieval"]["judgements"]) == (3, 9)
-    # Of river 0 nothing is left; of river 3 all but river 0; music 3 names no judged document.
-    assert (without["queries"], without["judgements"]) == (2, 2 + 3)
-    assert list(without["systems"]) == list(alone["retrieval"]["systems"])
-    assert without["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
-    status, out, _ = evaluate(*arguments, "--without-mentions")
-    assert status == 0
-    assert "Retrieval, 3 queries, 9 judgements; 95 %" in out
-    assert "Retrieval without mentions, 2 queries, 5 judgements; 95 %" in out
-
-
 def test_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
     with (data / "corpus.jsonl").open("a") as file:
         file.write("no JSON\n")
@@ -191,32 +160,6 @@ def test_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
     assert status == 1
     assert err.count("corpus.jsonl:13") == 1
     assert json.loads(out)["documents"] == 12
-
-
-@pytest.mark.parametrize(
-    ("title", "option", "message"),
-    [
-        ("", "--without-mentions", "--without-mentions: corpus.jsonl: no judged document has a"),
-        ("Part", "--without-mentions", "--without-mentions: qrels.tsv: leaves no query"),
-    ],
-)
-def test_what_mentions_cannot_be_measured_of(
-    evaluate: Evaluate,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    title: str,
-    option: str,
-    message: str,
-) -> None:
-    def fail(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the work has begun")
-
-    corpus = (data / "corpus.jsonl").read_text()
-    (data / "corpus.jsonl").write_text(corpus.replace("{", f'{{"title": "{title}", '))
-    monkeypatch.setattr(OnnxEncoder, "__init__", fail)
-    status, _, err = evaluate("qrels.tsv", option)
-    assert status == 2
-    assert err.startswith(f"error: {message}")
 
 
 def test_judgements_and_pairs_of_another_corpus_are_refused(evaluate: Evaluate, data: Path) -> None:

@@ -158,10 +158,6 @@ REFUSED = [
         f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
         "--baselines: mean cannot be combined with --queries",
     ),
-    (
-        "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
-        "--without-mentions: needs judgements",
-    ),
     ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
     ("keys revoke 01234567 --data data", "KEY_ID: "),
     ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
