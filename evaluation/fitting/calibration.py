@@ -8,7 +8,7 @@ the error itself.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from encoder.calibration import (
     KindCalibration,
     Logistic,
     MapError,
-    PiecewiseLinear,
-    ProbabilityMap,
     match_probabilities,
     standard_scores,
 )
@@ -222,14 +220,13 @@ def fit_by_tail(corpora: Sequence[ScoredPairs]) -> ByTail:
 
 
 def fit_map(sample: Sample) -> FittedMap:
-    """Fit a map by each method and keep the one of the lower cross-validated log loss."""
-    methods: dict[str, Callable[[Sample], ProbabilityMap]] = {
-        "platt": fit_platt,
-        "isotonic": fit_isotonic,
-    }
-    errors = {name: _cross_validate(sample, fit) for name, fit in methods.items()}
-    best = min(errors, key=lambda name: errors[name].log_loss)
-    return FittedMap(methods[best](sample), errors)
+    """Fit a map; its error is measured on each fold by a map that was fitted without it."""
+    predicted = np.empty(len(sample.labels))
+    for fold in np.unique(sample.folds):
+        left_out = sample.folds == fold
+        fitted = fit_platt(sample.rows(~left_out))
+        predicted[left_out] = match_probabilities(fitted, sample.inputs[left_out])
+    return FittedMap(fit_platt(sample), measure_error(predicted, sample.labels, sample.weights))
 
 
 def fit_platt(sample: Sample) -> Logistic:
@@ -265,33 +262,6 @@ def _fit_logistic(inputs: Float64, labels: Int64, weights: Float64) -> list[floa
     )
     slopes = model.coef_[0] / widths
     return [*slopes.tolist(), float(model.intercept_[0] - slopes @ centres)]
-
-
-def fit_isotonic(sample: Sample) -> PiecewiseLinear:
-    """Fit the best non-decreasing map, within the bounds of Platt's targets."""
-    require_extra("evaluate", "fitting a calibration", "sklearn")
-    from sklearn.isotonic import IsotonicRegression
-
-    matches = int(sample.labels.sum())
-    others = len(sample.labels) - matches
-    model = IsotonicRegression(y_min=1 / (others + 2), y_max=(matches + 1) / (matches + 2))
-    model.fit(sample.inputs, sample.labels, sample.weights)
-    level = model.predict(sample.inputs)
-    # Interpolate between the centres of the levels: no jumps, and no two scores become equal.
-    probabilities, which = np.unique(level, return_inverse=True)
-    sums = np.bincount(which, sample.weights * sample.inputs)
-    inputs = sums / np.bincount(which, sample.weights)
-    return PiecewiseLinear(tuple(inputs.tolist()), tuple(probabilities.tolist()))
-
-
-def _cross_validate(sample: Sample, fit: Callable[[Sample], ProbabilityMap]) -> MapError:
-    """Fit on all folds but one and measure on that one, for each fold."""
-    predicted = np.empty(len(sample.labels))
-    for fold in np.unique(sample.folds):
-        left_out = sample.folds == fold
-        fitted = fit(sample.rows(~left_out))
-        predicted[left_out] = match_probabilities(fitted, sample.inputs[left_out])
-    return measure_error(predicted, sample.labels, sample.weights)
 
 
 def measure_error(probabilities: Float64, labels: Int64, weights: Float64) -> MapError:
