@@ -117,29 +117,23 @@ def export(
         Path | None,
         typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
     ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgements of the corpus, TREC or BEIR.")
-    ] = None,
 ) -> None:
     """Export a checkpoint to ONNX.
 
     Fails if a graph does not compute what the model does, or if int8 or fp16 keep less than 98 % of
-    the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
+    the 10 nearest neighbours of fp32.
     """
     require_extra("train", "lab export")
     opened = open_checkpoint(checkpoint, option="CHECKPOINT")
     check_weights(checkpoint, "CHECKPOINT")
     check_output_folder(checkpoint, "CHECKPOINT")
     check_precisions(precision)
-    if qrels and not corpus:
-        raise OptionError("--qrels", "needs --corpus, the documents that are judged")
     if corpus:
         check_corpus(corpus, "--corpus")
-    judgements = read_option("--qrels", read_qrels, qrels) if qrels else {}
     if set(precision) == {"fp32"}:
         _export(opened, precision)
         return
-    sample = sample_corpus(corpus, judgements, limit=DOCUMENTS) if corpus else sample_stdlib()
+    sample = sample_corpus(corpus, limit=DOCUMENTS) if corpus else sample_stdlib()
     _export(opened, precision, quality_gate(lambda: sample))
 
 
@@ -336,15 +330,9 @@ def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
 
 
 def _describe(quality: Quality) -> str:
-    text = (
+    return (
         f"keeps {quality.neighbours:.2%} of the neighbours of fp32 on {quality.documents} of "
         f"{quality.corpus_documents} documents of {quality.corpus}, {quality.tokens:,} tokens"
-    )
-    if quality.ndcg is None:
-        return text
-    return (
-        f"{text}; nDCG@10 {quality.ndcg:.4f}, fp32 {quality.ndcg_fp32:.4f}, "
-        f"over {quality.queries} queries"
     )
 
 

@@ -207,7 +207,6 @@ REFUSED = [
     ("lab export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
     ("lab export weights --precision fp8", "--precision: 'fp8' is none of"),
     ("lab export weights --precision int8 --corpus missing", "--corpus: missing"),
-    ("lab export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
     ("serve --data corpus.jsonl", "--data: "),
     ("serve --data data --port {port}", "--port: 127.0.0.1:"),
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
