@@ -17,7 +17,6 @@ from evaluation.baselines import (
     BLOCK_BASELINES,
     BM25_SETTINGS,
     LEXICAL_BASELINES,
-    CorpusBlocks,
     find_blocks,
     parse_baselines,
 )
@@ -34,17 +33,13 @@ from evaluation.experiment import (
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
-from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
-from index.search.score import read_fusion
 from service.cli.checks import (
     OptionError,
     check_output_folder,
     check_reranker,
-    check_vectors,
-    open_checkpoint,
     read_option,
 )
 from service.cli.corpus_checks import check_corpus
@@ -74,7 +69,6 @@ class EvaluationOptions:
     split: Path | None
     pairs: Path | None
     valid_pairs: Path | None
-    vectors: Path | None
     mode: Mode
     rerank: int
     reranker: Path | None
@@ -129,8 +123,6 @@ def _check_files(options: EvaluationOptions) -> None:
     check_corpus(options.corpus)
     if options.queries:
         check_corpus(options.queries, "--queries")
-    if options.vectors:
-        check_vectors(options.vectors, "--vectors")
     if options.blocks:
         check_output_folder(options.blocks, "--blocks")
     if options.rerank and options.reranker:
@@ -153,10 +145,6 @@ def evaluate(
     ] = None,
     valid_pairs: Annotated[
         Path | None, typer.Option(help="Other labelled pairs, to choose thresholds on.")
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(help="Vectors of the corpus as written by `longmatch embed`."),
     ] = None,
     mode: Annotated[
         Mode, typer.Option(help="The mode to measure, with the channels it combines.")
@@ -187,7 +175,6 @@ def evaluate(
         split=split,
         pairs=pairs,
         valid_pairs=valid_pairs,
-        vectors=vectors,
         mode=mode,
         rerank=rerank,
         reranker=reranker,
@@ -196,9 +183,8 @@ def evaluate(
     )
     check_options(options)
     judgements = _read_judgements(options)
-    read = _read_vectors(options, open_checkpoint(encoder, precision))
     loaded = load(encoder, precision, reading_share=reading_share)
-    report, complete = _evaluate(options, judgements, read, loaded)
+    report, complete = _evaluate(options, judgements, loaded)
     if as_json:
         print_json(report)
     else:
@@ -229,24 +215,8 @@ def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]
     return chosen
 
 
-def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
-    """Read the vectors of the corpus, if they are given."""
-    if not options.vectors:
-        return None
-    aligning = options.mode != "lexical" and read_fusion(checkpoint).resolve().aligns
-    read = read_aligned_corpus if aligning else read_embedded_corpus
-    vectors = read_option("--vectors", read, options.vectors)
-    width = vectors.vectors.shape[1]
-    if options.queries and width != checkpoint.dimension:
-        raise OptionError(
-            "--vectors",
-            f"{options.vectors}: {width} dimensions, but queries would have {checkpoint.dimension}",
-        )
-    return vectors
-
-
 def _evaluate(
-    options: EvaluationOptions, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Loaded
+    options: EvaluationOptions, judgements: Judgements, loaded: Loaded
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -254,14 +224,15 @@ def _evaluate(
         The report, and whether every document could be read.
     """
     with TemporaryDirectory() as folder:
-        embedded, blocks = _read_corpus(options, read, loaded, Path(folder, "corpus"))
+        kept = _keep_blocks(options.corpus, options.blocks or Path(folder, "corpus"), loaded)
+        embedded = embed_encoded_corpus(kept, loaded.encoder)
         queries = embedded
         if options.queries:
             encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
             space = None if embedded.aligned is None else embedded.aligned.space
             queries = embed_encoded_corpus(encoded, loaded.encoder, space)
         vectors = Vectors(embedded, queries)
-        systems = _make_systems(options, vectors, blocks, loaded.checkpoint)
+        systems = _make_systems(options, vectors, kept, loaded.checkpoint)
         report: Report = {
             "documents": len(embedded.ids),
             "tokens": int(embedded.tokens.sum()),
@@ -273,21 +244,10 @@ def _evaluate(
     return report, not (embedded.skipped or queries.skipped)
 
 
-def _read_corpus(
-    options: EvaluationOptions, read: EmbeddedCorpus | None, loaded: Loaded, folder: Path
-) -> tuple[EmbeddedCorpus, CorpusBlocks | None]:
-    """Return vectors and block vectors, encoded into --blocks or `folder` if they are not given."""
-    if read is not None and not options.blocks:
-        return read, None
-    encoded = _keep_blocks(options.corpus, options.blocks or folder, loaded)
-    embedded = read or embed_encoded_corpus(encoded, loaded.encoder)
-    return embedded, find_blocks(encoded, embedded.ids)
-
-
 def _make_systems(
     options: EvaluationOptions,
     vectors: Vectors,
-    blocks: CorpusBlocks | None,
+    kept: EncodedCorpus,
     checkpoint: Checkpoint,
 ) -> list[System]:
     own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files))
@@ -296,6 +256,7 @@ def _make_systems(
         own.append(
             rerank_longmatch_system(own[-1], vectors, options.files, reranker, options.rerank)
         )
+    blocks = find_blocks(kept, vectors.corpus.ids)
     return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
 
 

@@ -1,23 +1,16 @@
 """`longmatch evaluate` with judgements, baselines, pairs, splits and pictures."""
 
 import json
-import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from encoder.checkpoint import load_checkpoint
 from evaluation.baselines import BASELINES
-from index.embed import EmbeddedCorpus, write_embedded_corpus
-from index.search.score import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines, write_pairs
-from tests.kit.index_fixtures import aligned_of, unit_vectors
 
 OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
 TOPICS = {
@@ -58,15 +51,12 @@ def report_of(answer: Answer) -> dict[str, Any]:
     return report
 
 
-def test_evaluate(longmatch: Run, evaluate: Evaluate) -> None:
+def test_evaluate(evaluate: Evaluate) -> None:
     report = report_of(evaluate("qrels.tsv", "--json"))
     assert (report["queries"], report["documents"], report["precision"]) == (12, 12, "int8")
     assert 0 <= report["nDCG@10"] <= 1
     assert report["recall@100"] == 1.0  # a hundred is more than there are
     assert report["index_against_exact_search"]["recall_at_10"] == 1.0
-    longmatch("embed", "corpus.jsonl", "-o", "v.npz", "--blocks", "kept")
-    again = report_of(evaluate("qrels.tsv", "--vectors", "v.npz", "--json"))
-    assert again == report
 
 
 def test_all_baselines_on_queries_and_pairs(evaluate: Evaluate) -> None:
@@ -109,34 +99,6 @@ def test_pairs_alone(evaluate: Evaluate) -> None:
 def test_a_mode_is_measured_with_its_first_stage(evaluate: Evaluate, mode: str, stage: int) -> None:
     report = report_of(evaluate("qrels.tsv", "--mode", mode, "--json"))
     assert list(report["retrieval"]["systems"]) == [OWN[0], OWN[stage]]
-
-
-def test_given_vectors_are_aligned_by_their_blocks(
-    evaluate: Evaluate, data: Path, tiny_checkpoint: Path
-) -> None:
-    copy = shutil.copytree(tiny_checkpoint, data / "checkpoint")
-    checkpoint = load_checkpoint(copy)
-    aligned = ChannelWeights(0.0, 1.0, 0.0)
-    write_fusion(checkpoint, replace(DEFAULT_RULE, hybrid=aligned, semantic=aligned))
-    ids = tuple(f"{topic}{n}" for topic in TOPICS for n in range(4))
-    ones = np.ones(len(ids), dtype=np.int64)
-    vectors = unit_vectors(len(ids), seed=1, dimension=checkpoint.dimension)
-    topics = np.eye(len(TOPICS), dtype=np.float32).repeat(4, axis=0)
-    plain = EmbeddedCorpus(ids, vectors, ones, ones, 0)
-    write_embedded_corpus(data / "plain.npz", plain)
-    write_embedded_corpus(data / "aligned.npz", replace(plain, aligned=aligned_of(topics)))
-    arguments = ["qrels.tsv", "--encoder", "checkpoint", "--json", "--vectors"]
-    report = report_of(evaluate(*arguments, "aligned.npz"))
-    ndcg = {
-        name: system["nDCG@10"]["value"] for name, system in report["retrieval"]["systems"].items()
-    }
-    assert ndcg["semantic"] == ndcg["hybrid"] == pytest.approx(1.0)
-    assert ndcg["vector"] < 0.9
-    assert ndcg["unaligned hybrid"] < 0.9
-    status, _, err = evaluate(*arguments, "plain.npz")
-    assert status == 2
-    assert "--vectors: plain.npz: holds no block vectors" in err
-    assert report_of(evaluate(*arguments, "plain.npz", "--mode", "lexical"))["queries"] == 12
 
 
 def test_baselines_of_queries_that_are_no_documents(evaluate: Evaluate, data: Path) -> None:

@@ -8,7 +8,6 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pytest
 import typer
 from packaging.requirements import Requirement
@@ -18,11 +17,9 @@ from encoder.checkpoint import WEIGHTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.reranker.onnx_reranker import OnnxReranker
 from index.document import Document
-from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.optional_dependencies import EXTRAS
 from service.cli.main import main, make_app
 from tests.kit.corpora import json_lines
-from tests.kit.index_fixtures import aligned_of
 from training.recipe import RECIPES
 
 RECIPE = """
@@ -64,10 +61,6 @@ def folder(
     }  # fmt: skip
     for name, content in contents.items():
         (root / name).write_text(content)
-    ones = np.ones(2, dtype=np.int64)
-    vectors = np.eye(2, 3, dtype=np.float32)
-    embedded = EmbeddedCorpus(("a", "b"), vectors, ones, ones, 0, aligned_of(vectors))
-    write_embedded_corpus(root / "vectors.npz", embedded)
     for kind in ("links", "pairs", "rerank"):
         (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
     for name in ("weights", "served", "damaged"):
@@ -139,7 +132,6 @@ REFUSED = [
     ("compare text.txt text.txt --html missing/page.html", "--html: "),
     ("embed corpus.jsonl -o missing/out.npz", "--output: "),
     ("embed corpus.jsonl -o folder", "--output: folder: is a folder"),
-    ("embed corpus.jsonl -o out.npz --blocks corpus.jsonl", "--blocks: "),
     ("evaluate corpus.jsonl", "QRELS: give judgements, or --pairs"),
     ("evaluate corpus.jsonl missing.tsv", "QRELS: missing.tsv"),
     ("evaluate corpus.jsonl corpus.jsonl", "QRELS: corpus.jsonl:1"),
@@ -148,8 +140,6 @@ REFUSED = [
     (f"{EVALUATE} --valid-pairs pairs.jsonl", "--valid-pairs: needs --pairs"),
     (f"{EVALUATE} --pairs pairs.jsonl --valid-pairs missing", "--valid-pairs: missing"),
     (f"{EVALUATE} --split missing.tsv", "--split: missing.tsv"),
-    (f"{EVALUATE} --vectors corpus.jsonl", "--vectors: corpus.jsonl"),
-    (f"{EVALUATE} --vectors vectors.npz --queries corpus.jsonl", "--vectors: vectors.npz: 3 dim"),
     (f"{EVALUATE} --rerank 5", "--rerank: needs --reranker"),
     (f"{EVALUATE} --rerank 5 --reranker missing", "--reranker: missing"),
     (f"{EVALUATE} --baselines bm42", "--baselines: there is no 'bm42'"),
