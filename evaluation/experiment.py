@@ -1,7 +1,7 @@
 """What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from evaluation.baselines import (
     lexical_baselines,
 )
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.metrics import MEASURES, measure_index
+from evaluation.metrics import MEASURES
 from evaluation.report import (
     PairTask,
     Report,
@@ -190,13 +190,11 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
         task = retrieval_task(vectors, judgements.qrels, chosen)
         found = report_retrieval(systems, task, judgements.reference)
         of_vector = found["systems"][VECTOR]
-        index = measure_index(vectors.corpus.vectors, vectors.all_vectors[task.rows])
         missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)
         report |= {
             "queries": len(task.query_ids),
             "queries_missing": missing,
             **{measure: of_vector[measure]["value"] for measure in MEASURES},
-            "index_against_exact_search": asdict(index),
             "retrieval": found,
         }
     if judgements.pairs:
