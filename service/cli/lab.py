@@ -46,7 +46,6 @@ from training.data.files import (
     RerankJob,
     Start,
     TrainingJob,
-    check_classes,
     find_corpus_files,
     given_files,
     read_recipe,
@@ -413,8 +412,6 @@ def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
                 getattr(objective, "pairs", None) == "given" for objective in recipe.objectives
             )
             check_rerank_files(job.files, given=given)
-        if recipe.learns_from_classes:
-            check_classes(job.files)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
         if pretrains(recipe):

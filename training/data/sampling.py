@@ -451,57 +451,6 @@ def sample_labels(
     return _labelled(source, enumerate(groups), size, parts, random)
 
 
-def class_members(corpus: TrainingCorpus) -> list[Int64]:
-    """Return the rows of the training part of each class that has at least two of them.
-
-    Returns:
-        Rows of each class; nothing if there are fewer than two such classes: one alone has no
-        negatives.
-    """
-    rows = corpus.rows(TRAIN)
-    classes = corpus.classes[rows]
-    members = [rows[classes == label] for label in np.unique(classes[classes >= 0])]
-    shared = [group for group in members if len(group) > 1]
-    return shared if len(shared) > 1 else []
-
-
-def sample_classes(
-    sources: Sequence[TrainingSource],
-    members: Sequence[Sequence[Int64]],
-    size: int,
-    random: np.random.Generator,
-    parts: int = 2,
-    per_class: int = 4,
-) -> LabelBatch:
-    """Sample documents of several classes, cut into sections: one label for each class.
-
-    A class is drawn with the share that it has of the documents, which the random batches of the
-    paper amount to (CoLDE, section 3.3), but none again before all others; it brings `per_class`
-    documents, so that the batch has several of each class, and of two classes at least.
-
-    Args:
-        members: of each corpus, `class_members`.
-        size: minimum number of sections; every document is complete.
-        parts: sections of a document; 1 leaves documents whole.
-        per_class: documents of a class at a time; fewer where the class has no more.
-    """
-    counts = [sum(map(len, group)) for group in members]
-    source = choose_source(sources, counts, "classes", random)
-    groups = _class_groups(members[_place(source, sources)], per_class, random)
-    return _labelled(source, groups, size, parts, random, fewest=2)
-
-
-def _class_groups(
-    members: Sequence[Int64], per_class: int, random: np.random.Generator
-) -> Iterator[tuple[int, list[int]]]:
-    left = [random.permutation(rows).tolist() for rows in members]
-    while any(left):
-        owners = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
-        for label in dict.fromkeys(random.permutation(owners).tolist()):
-            yield label, left[label][:per_class]
-            left[label] = left[label][per_class:]
-
-
 def matching_pairs(corpus: TrainingCorpus) -> Linked:
     """Return the relations given by the labelled pairs of the training part of a corpus."""
     pairs = corpus.pairs
@@ -535,10 +484,8 @@ def _labelled(
     size: int,
     parts: int,
     random: np.random.Generator,
-    *,
-    fewest: int = 1,
 ) -> LabelBatch:
-    """Cut groups into sections until there are `size` of them, and `fewest` labels."""
+    """Cut groups into sections until there are `size` of them."""
     chosen: list[DocumentSlice] = []
     labels: list[int] = []
     for label, group in groups:
@@ -549,7 +496,7 @@ def _labelled(
                 source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
             ]
             labels += [label] * len(cut)
-        if len(chosen) >= size and len(set(labels)) >= fewest:
+        if len(chosen) >= size:
             break
     return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))
 
@@ -598,10 +545,6 @@ def sampler_of(
     parameters = objective.parameters
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)
-    if parameters.get("groups") == "classes":
-        members = [class_members(source.corpus) for source in sources]
-        per_class = parameters["documents_per_class"]
-        return lambda random: sample_classes(sources, members, size, random, parts, per_class)
     linked = None
     if parameters.get("groups") == "pairs":
         linked = [matching_pairs(source.corpus) for source in sources]
