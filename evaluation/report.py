@@ -18,7 +18,6 @@ from evaluation.metrics import (
 )
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
-from index.errors import CorpusError
 
 Report = dict[str, Any]
 
@@ -62,21 +61,9 @@ class PairTask:
     tokens: Int64
 
 
-def choose_reference(names: Sequence[str], name: str | None) -> str:
-    """Return the system that the others are compared with.
-
-    Args:
-        names: of the systems of the run, at least one.
-        name: of one of them; by default TF-IDF if it is among them, else the first.
-
-    Raises:
-        CorpusError: there is no system of that name.
-    """
-    if name is None:
-        return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
-    if name not in names:
-        raise CorpusError(f"there is no {name!r} in this run, only {', '.join(names)}")
-    return name
+def choose_reference(names: Sequence[str]) -> str:
+    """Return the system that the others are compared with: TF-IDF, or else the first."""
+    return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
 
 
 def length_buckets(tokens: Int64) -> Int64:

@@ -112,7 +112,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
             BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
         ),
     ]
-    reference = choose_reference([system.name for system in systems], None)
+    reference = choose_reference([system.name for system in systems])
     qrels = corpus_part.judgements()
     task = retrieval_task(vectors, qrels, set(qrels))
     report: dict[str, Any] = {

@@ -89,11 +89,9 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / weights.sum())
 
 
-def error_of_perfect(
-    probabilities: Float64, weights: Float64, numbers: Int64, *, seed: int = 0
-) -> PerfectError:
+def error_of_perfect(probabilities: Float64, weights: Float64, numbers: Int64) -> PerfectError:
     """Simulate the expected calibration error of probabilities that are all right."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     errors = np.empty(_SIMULATIONS)
     for number in range(_SIMULATIONS):
         labels = (random.random(len(probabilities)) < probabilities).astype(np.int64)
@@ -291,9 +289,7 @@ def _check(pairs: ScoredPairs) -> None:
         )
 
 
-def draw_pairs(
-    judged: Qrels, queries: Sequence[str], ids: Sequence[str], *, seed: int = 0
-) -> tuple[Int64, Int64]:
+def draw_pairs(judged: Qrels, queries: Sequence[str], ids: Sequence[str]) -> tuple[Int64, Int64]:
     """Draw pairs of which half match: relevant documents of queries, and as many at random.
 
     Documents drawn at random are nearly never related to the query, judged or not. The first ones
@@ -303,12 +299,11 @@ def draw_pairs(
         judged: relevant documents of each query; those of another corpus are left out.
         queries: ids to draw for, each at most `MOST_MATCHES` pairs of each kind.
         ids: of the corpus.
-        seed: of the sample.
 
     Returns:
         Pairs Int64[P, 2] of rows, the query first, and labels Int64[P].
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     rows = {name: row for row, name in enumerate(ids)}
     related: dict[str, set[str]] = defaultdict(set)
     for query, documents in judged.items():

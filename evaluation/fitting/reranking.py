@@ -184,13 +184,12 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
     return MixtureFit(FusionWeights(WEIGHTS[weight], SCALES[scale]), ndcg)
 
 
-def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -> FittedMap:
+def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]]) -> FittedMap:
     """Fit the map from reranked score to match probability, each corpus with the same weight.
 
     Args:
         corpora: scores Float32[P] and labels Int64[P] of labelled pairs. With several corpora, a
             whole one at a time is left out to measure the error.
-        seed: of the folds of a single corpus.
 
     Raises:
         CorpusError: too few pairs of a label, or higher scores do not mean more matches.
@@ -202,7 +201,7 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -
     total = sum(counts)
     folds = np.repeat(np.arange(len(corpora)), counts)
     if len(corpora) == 1:
-        folds = np.random.default_rng(seed).permutation(total) % FOLDS
+        folds = np.random.default_rng(0).permutation(total) % FOLDS
     return fit_map(
         Sample(
             inputs=np.concatenate([scores for scores, _ in corpora]).astype(np.float64),

@@ -201,7 +201,7 @@ def _read_judgements(options: EvaluationOptions) -> Judgements:
         query_ids=_choose_queries(options, qrels),
         pairs=read_option("--pairs", read_pairs, options.pairs) if options.pairs else [],
         valid=read_option("--valid-pairs", read_pairs, valid) if valid else [],
-        reference=choose_reference([*systems, *options.baselines], None),
+        reference=choose_reference([*systems, *options.baselines]),
     )
 
 

@@ -16,7 +16,6 @@ from evaluation.report import (
     report_retrieval_of_seeds,
 )
 from evaluation.systems import rank, vector_system
-from index.errors import CorpusError
 
 IDS = tuple(f"d{n}" for n in range(40))
 TOPICS = np.arange(40) // 8
@@ -50,11 +49,8 @@ def pair_rows(seed: int) -> PairRows:
 
 
 def test_the_reference() -> None:
-    assert choose_reference(["semantic", "bm25", "tfidf"], None) == "tfidf"
-    assert choose_reference(["semantic", "bm25"], None) == "semantic"
-    assert choose_reference(["semantic", "bm25"], "bm25") == "bm25"
-    with pytest.raises(CorpusError, match="no 'lsa' in this run, only semantic, bm25"):
-        choose_reference(["semantic", "bm25"], "lsa")
+    assert choose_reference(["semantic", "bm25", "tfidf"]) == "tfidf"
+    assert choose_reference(["semantic", "bm25"]) == "semantic"
 
 
 def test_retrieval_of_two_systems() -> None:
