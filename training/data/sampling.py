@@ -411,18 +411,9 @@ Linked = Callable[[int], Int64]  # a row -> the rows it is related to
 _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 
-def sample_sections(
-    sources: Sequence[TrainingSource], size: int, parts: int, random: np.random.Generator
-) -> LabelBatch:
-    """Sample documents, each with a label of its own; only their blocks are needed.
-
-    Args:
-        size: minimum number of sections; every document is complete.
-        parts: sections of a document; a document of fewer blocks has as many sections.
-    """
-    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
-    groups = ([row] for row in random.permutation(source.rows).tolist())
-    return _labelled(source, enumerate(groups), size, parts, random)
+def unrelated(_: int) -> Int64:
+    """Return the rows that a row is related to where only its own sections count: none."""
+    return _NOTHING
 
 
 def sample_labels(
@@ -440,7 +431,7 @@ def sample_labels(
     Args:
         size: minimum number of sections; every group is complete.
         parts: sections of a document; 1 leaves documents whole.
-        linked: of each corpus, the related documents; its links when not given.
+        linked: of each corpus, the related documents (`unrelated`: none); its links when not given.
     """
     linked = linked or [source.corpus.linked for source in sources]
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
@@ -448,7 +439,7 @@ def sample_labels(
     source = choose_source(sources, counts, "documents", random)
     of_source = linked[_place(source, sources)]
     groups = _groups(source, of_source, random, alone=not any(known))
-    return _labelled(source, enumerate(groups), size, parts, random)
+    return _labelled(source, groups, size, parts, random)
 
 
 def matching_pairs(corpus: TrainingCorpus) -> Linked:
@@ -480,7 +471,7 @@ def _groups(
 
 def _labelled(
     source: TrainingSource,
-    groups: Iterable[tuple[int, list[int]]],
+    groups: Iterable[list[int]],
     size: int,
     parts: int,
     random: np.random.Generator,
@@ -488,7 +479,7 @@ def _labelled(
     """Cut groups into sections until there are `size` of them."""
     chosen: list[DocumentSlice] = []
     labels: list[int] = []
-    for label, group in groups:
+    for label, group in enumerate(groups):
         for row in group:
             starts = source.section_starts.get(row, ())
             cut = cut_blocks(source.blocks(row), parts, random, starts)
@@ -545,14 +536,16 @@ def sampler_of(
     parameters = objective.parameters
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)
-    linked = None
-    if parameters.get("groups") == "pairs":
+    linked: list[Linked] | None = None
+    if objective.kind == "sections":
+        linked = [unrelated] * len(sources)
+    elif parameters.get("groups") == "pairs":
         linked = [matching_pairs(source.corpus) for source in sources]
     samplers: dict[str, Sampler] = {
         "pairs": lambda random: sample_pairs(sources, size, random),
         "links": lambda random: sample_links(sources, size, hard, random),
         "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
-        "sections": lambda random: sample_sections(sources, size, parts, random),
+        "sections": lambda random: sample_labels(sources, size, random, parts, linked),
         "halves": lambda random: sample_halves(sources, size, hard, random),
         "distil": lambda random: sample_neighbours(sources, size, random),
     }

@@ -200,7 +200,9 @@ def test_sections_are_documents_cut_and_need_no_label(
 ) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
-        sampled = sampling.sample_sections([own], 9, 3, np.random.default_rng(seed))
+        sampled = sampling.sample_labels(
+            [own], 9, np.random.default_rng(seed), 3, [sampling.unrelated]
+        )
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
         by_label: dict[int, list[sampling.DocumentSlice]] = {}
