@@ -43,8 +43,8 @@ QUESTION = RetrievalTask(
 )
 
 
-def pair_rows(seed: int) -> PairRows:
-    sources, targets = np.random.default_rng(seed).integers(0, 40, (2, 200))
+def pair_rows(seed: int, count: int = 200) -> PairRows:
+    sources, targets = np.random.default_rng(seed).integers(0, 40, (2, count))
     return PairRows(sources, targets, TOPICS[sources] == TOPICS[targets])
 
 
@@ -111,7 +111,7 @@ def test_pairs_without_others_are_called_an_upper_bound() -> None:
 
 
 def test_figures_of_seeds_are_their_means() -> None:
-    task = PairTask(pair_rows(1), pair_rows(2), np.full(200, 100))
+    task = PairTask(pair_rows(1, 60), pair_rows(2, 60), np.full(60, 100))
     models = {"both": [GOOD, BAD], "good": [GOOD, GOOD]}
     pairs = report_pairs_of_seeds(models, task, "good")["systems"]
     found = report_retrieval_of_seeds(models, QUESTION, "good")["systems"]
