@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,6 @@ class Logistic:
 
     slope: float
     intercept: float
-
-
-@dataclass(frozen=True, slots=True)
-class PiecewiseLinear:
-    """Linear interpolation between points of rising coordinates; constant outside them."""
-
-    inputs: tuple[float, ...]
-    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +77,6 @@ class ByTail:
         return min(self.of_corpus(tail).slope for tail in (0.0, math.inf)) > 0
 
 
-ProbabilityMap = Logistic | PiecewiseLinear
-
-
 def standard_scores(scores: Float64, median: float, tail: float) -> Float64:
     """Return asinh(10 (score - median) / tail) of scores Float64[N].
 
@@ -100,7 +88,7 @@ def standard_scores(scores: Float64, median: float, tail: float) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class MapError:
-    """Cross-validated errors of a method: on pairs it was not fitted on.
+    """Cross-validated errors of a map: on pairs it was not fitted on.
 
     With several corpora, on corpora it was not fitted on, each of equal weight.
 
@@ -120,15 +108,10 @@ class MapError:
 
 @dataclass(frozen=True, slots=True)
 class FittedMap:
-    """A map and the errors of the methods it was chosen from, by name."""
+    """A map and its error."""
 
-    map: ProbabilityMap
-    errors: Mapping[str, MapError]
-
-    @property
-    def method(self) -> str:
-        """`platt` or `isotonic`."""
-        return method_of(self.map)
+    map: Logistic
+    error: MapError
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +156,8 @@ class Calibration:
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
-def method_of(probability_map: ProbabilityMap) -> str:
-    """Return the name of the method that fits such maps."""
-    return "platt" if isinstance(probability_map, Logistic) else "isotonic"
-
-
-def match_probabilities(probability_map: ProbabilityMap, inputs: Float64) -> Float64:
+def match_probabilities(probability_map: Logistic, inputs: Float64) -> Float64:
     """Return the probability for each of inputs Float64[N]."""
-    if isinstance(probability_map, PiecewiseLinear):
-        points = np.array(probability_map.inputs), np.array(probability_map.probabilities)
-        between: Float64 = np.interp(inputs, *points)
-        return between
     logits = probability_map.slope * inputs + probability_map.intercept
     # tanh does not overflow as exp does
     half: Float64 = 0.5 * (1.0 + np.tanh(0.5 * logits))
@@ -254,8 +228,7 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
 
 def fitted_map_to_json(fitted: FittedMap) -> dict[str, Any]:
     """Return a map as JSON."""
-    errors = {method: asdict(error) for method, error in fitted.errors.items()}
-    return {"method": fitted.method, **asdict(fitted.map), "errors": errors}
+    return {**asdict(fitted.map), "error": asdict(fitted.error)}
 
 
 def _kind(content: Mapping[str, Any]) -> KindCalibration:
@@ -273,28 +246,10 @@ def _kind(content: Mapping[str, Any]) -> KindCalibration:
 
 def parse_fitted_map(content: Mapping[str, Any]) -> FittedMap:
     """Make a map of JSON."""
-    errors = {str(name): MapError(**error) for name, error in content["errors"].items()}
-    return FittedMap(_map(content), errors)
-
-
-def _map(content: Mapping[str, Any]) -> ProbabilityMap:
-    if content["method"] == "platt":
-        slope, intercept = _numbers([content["slope"], content["intercept"]])
-        if slope <= 0:
-            raise ValueError(f"the slope {slope} is not above 0")
-        return Logistic(slope, intercept)
-    if content["method"] != "isotonic":
-        raise ValueError(f"the method {content['method']!r} is neither 'platt' nor 'isotonic'")
-    inputs, probabilities = _numbers(content["inputs"]), _numbers(content["probabilities"])
-    if not inputs or len(inputs) != len(probabilities):
-        raise ValueError(f"{len(inputs)} inputs for {len(probabilities)} probabilities")
-    if any(b <= a for a, b in pairwise(inputs)):
-        raise ValueError("the inputs do not rise")
-    if any(b < a for a, b in pairwise(probabilities)):
-        raise ValueError("the probabilities fall")
-    if not 0 <= probabilities[0] <= probabilities[-1] <= 1:
-        raise ValueError("a probability is not between 0 and 1")
-    return PiecewiseLinear(inputs, probabilities)
+    slope, intercept = _numbers([content["slope"], content["intercept"]])
+    if slope <= 0:
+        raise ValueError(f"the slope {slope} is not above 0")
+    return FittedMap(Logistic(slope, intercept), MapError(**content["error"]))
 
 
 def _numbers(values: object) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +18,13 @@ from evaluation.baselines import (
     lexical_baselines,
 )
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.mentions import JudgementsWithoutMentions
-from evaluation.metrics import MEASURES, measure_index
+from evaluation.metrics import MEASURES
 from evaluation.report import (
     PairTask,
     Report,
     RetrievalTask,
     report_pairs,
     report_retrieval,
-    report_with_and_without_mentions,
 )
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import (
@@ -155,8 +153,6 @@ class Judgements:
         pairs: labelled pairs; empty if pair classification is not measured.
         valid: other pairs, to choose thresholds on; may be empty.
         reference: name of the system that the others are compared with.
-        without_mentions: what is left of the judgements of these queries without mentions, to
-            measure that as well.
     """
 
     qrels: Qrels
@@ -164,7 +160,6 @@ class Judgements:
     pairs: list[Pair]
     valid: list[Pair]
     reference: str
-    without_mentions: JudgementsWithoutMentions | None = None
 
 
 def retrieval_task(vectors: Vectors, qrels: Qrels, chosen: Container[str]) -> RetrievalTask:
@@ -193,20 +188,13 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
     if judgements.qrels:
         chosen = judgements.query_ids
         task = retrieval_task(vectors, judgements.qrels, chosen)
-        reference, without = judgements.reference, judgements.without_mentions
-        if without is None:
-            found = report_retrieval(systems, task, reference)
-        else:
-            found, rest = report_with_and_without_mentions(systems, task, reference, without)
-            report["retrieval_without_mentions"] = rest
+        found = report_retrieval(systems, task, judgements.reference)
         of_vector = found["systems"][VECTOR]
-        index = measure_index(vectors.corpus.vectors, vectors.all_vectors[task.rows])
         missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)
         report |= {
             "queries": len(task.query_ids),
             "queries_missing": missing,
             **{measure: of_vector[measure]["value"] for measure in MEASURES},
-            "index_against_exact_search": asdict(index),
             "retrieval": found,
         }
     if judgements.pairs:

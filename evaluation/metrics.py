@@ -1,4 +1,4 @@
-"""The metrics: of retrieval by ir-measures, of pairs by scikit-learn, of an index by exact search.
+"""The metrics: of retrieval by ir-measures, of pairs by scikit-learn.
 
 Retrieval: nDCG@10 (gain = relevance), MAP@100, recall@10 and recall@100 against judgements. Pairs:
 accuracy, precision, recall and F1 at a threshold, and the area under the ROC curve (AUC).
@@ -12,14 +12,10 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
-from evaluation.systems import Run, rank, vector_system
+from evaluation.systems import Run
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.vectors.bulk import compare_all
-from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
-from index.vectors.lists import choose_nlist, default_nprobe
-from index.vectors.recall import NEIGHBOURS, exact_cosines, share_found
-from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
+from index.vectors.vector_index import NO_VECTOR
 
 NDCG = "nDCG@10"
 MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
@@ -115,44 +111,6 @@ def _score_documents(
         )
         if query in judged
     }
-
-
-def rank_exactly(
-    ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
-) -> Run:
-    """Rank a corpus for each query by cosine, leaving a document out of its own query."""
-    every = np.concatenate([vectors, queries])
-    rows = np.arange(len(vectors), len(every), dtype=np.int64)
-    return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRecall:
-    """Share of the 10 exact neighbours that an index of this size finds at its own nprobe."""
-
-    recall_at_10: float
-    nlist: int
-    nprobe: int
-
-
-def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
-    """Measure the recall@10 of an index of these vectors against exact search."""
-    ids = np.arange(len(vectors), dtype=np.int64)
-    index = train_faiss_index(vectors, choose_nlist(len(vectors)), DEFAULT_PRECISION)
-    index.change(ids, vectors)
-    recall = recall_against_exact(index, vectors, queries)
-    return IndexRecall(recall, index.nlist, default_nprobe(index.nlist))
-
-
-def recall_against_exact(
-    index: FaissIndex, vectors: Float32, queries: Float32, k: int = NEIGHBOURS
-) -> float:
-    """Return the share of the k exact neighbours that an index finds at its default nprobe."""
-    k = min(k, len(index))
-    found = index.search(queries, k).ids
-    cosines = exact_cosines(queries, found, lambda ids: (ids, vectors[ids]))
-    exact = compare_all(queries, np.arange(len(vectors)), vectors, k)
-    return share_found(cosines, exact.scores)
 
 
 Labels = Bool

@@ -14,8 +14,6 @@ from encoder.arrays import Float32
 from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, QUALITY, Checkpoint
 from encoder.errors import QualityError
 from encoder.opening import open_encoder
-from evaluation.judgements import Qrels
-from evaluation.metrics import evaluate_run, rank_exactly
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus
@@ -27,7 +25,6 @@ NEIGHBOURS = 10
 DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
 _DOCUMENTS_PER_CALL = 16
 MINIMUM_NEIGHBOURS = 0.98  # share of the 10 nearest neighbours of fp32 that must stay
-MAXIMUM_NDCG_LOSS = 0.005  # of nDCG@10, relative to fp32
 _TIE = 1e-6  # cosines closer than this are equal
 
 
@@ -42,9 +39,6 @@ class Quality:
         tokens: how many tokens of those were read.
         seed: of the sample.
         neighbours: share of the 10 nearest neighbours of fp32 that are among its own 10.
-        queries: how many have judgements; 0 where the corpus has none.
-        ndcg: nDCG@10 over them; None where there are none.
-        ndcg_fp32: the same of fp32.
     """
 
     corpus: str
@@ -53,16 +47,6 @@ class Quality:
     tokens: int
     seed: int
     neighbours: float
-    queries: int = 0
-    ndcg: float | None = None
-    ndcg_fp32: float | None = None
-
-    @property
-    def ndcg_loss(self) -> float | None:
-        """Loss of nDCG@10 relative to fp32, under 0 for a gain; None without judgements."""
-        if self.ndcg is None or self.ndcg_fp32 is None:
-            return None
-        return 1 - self.ndcg / self.ndcg_fp32 if self.ndcg_fp32 else 0.0
 
 
 def check_quality(quality: Quality, precision: str) -> None:
@@ -75,20 +59,13 @@ def check_quality(quality: Quality, precision: str) -> None:
             f"{where}: {quality.neighbours:.2%} of the 10 nearest neighbours of fp32 are kept, "
             f"under {MINIMUM_NEIGHBOURS:.0%}"
         )
-    loss = quality.ndcg_loss
-    if loss is not None and not loss <= MAXIMUM_NDCG_LOSS:
-        raise QualityError(
-            f"{where}: nDCG@10 is {quality.ndcg:.4f} and that of fp32 {quality.ndcg_fp32:.4f}, "
-            f"a loss of {loss:.2%}, over {MAXIMUM_NDCG_LOSS:.1%}"
-        )
 
 
 def write_quality(directory: Path, qualities: Mapping[str, Quality]) -> None:
     """Write the figures of some precisions into `quality.json`; those of others stay."""
-    limits = {"neighbours": MINIMUM_NEIGHBOURS, "ndcg_loss": MAXIMUM_NDCG_LOSS}
+    limits = {"neighbours": MINIMUM_NEIGHBOURS}
     figures = {
-        precision: {**asdict(quality), "ndcg_loss": quality.ndcg_loss, "limits": limits}
-        for precision, quality in qualities.items()
+        precision: {**asdict(quality), "limits": limits} for precision, quality in qualities.items()
     }
     add_to_report(directory / QUALITY, figures)
 
@@ -107,51 +84,38 @@ class GateSample:
         corpus: name of the corpus.
         corpus_documents: number of its documents.
         documents: the sample, in the order of the corpus.
-        qrels: judgements of the queries in the sample, which has all their judged documents.
         seed: of the sample.
     """
 
     corpus: str
     corpus_documents: int
     documents: tuple[Document, ...]
-    qrels: Qrels
     seed: int
 
 
 def sample_stdlib(limit: int = DOCUMENTS, seed: int = 0) -> GateSample:
-    """Sample the documentation that ships with Python, which has no judgements."""
+    """Sample the documentation that ships with Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "python-stdlib.jsonl"
         write_stdlib_corpus(path)
-        return sample_corpus(path, {}, limit=limit, seed=seed)
+        return sample_corpus(path, limit=limit, seed=seed)
 
 
-def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> GateSample:
+def sample_corpus(corpus: Path, *, limit: int, seed: int = 0) -> GateSample:
     """Sample at most `limit` documents of a corpus, by a seed.
 
-    A query, which is a document of the corpus too, is included with all its judged documents or not
-    at all; other documents fill up the sample.
-
     Raises:
-        CorpusError: the corpus cannot be read or is too small, or no query fits into `limit`.
+        CorpusError: the corpus cannot be read or is too small.
     """
     ids = [item.id for item in read_corpus(corpus) if isinstance(item, Document)]
     generator = random.Random(seed)  # noqa: S311  a sample, not a secret
-    queries, chosen = _choose_queries(set(ids), qrels, limit, generator)
-    if qrels and not queries:
-        raise CorpusError(
-            f"{corpus}: no query is one of its documents and fits with its judged documents into "
-            f"{limit} documents: are these its judgements, or is the limit too small?"
-        )
-    others = [name for name in ids if name not in chosen]
-    chosen.update(generator.sample(others, min(len(others), limit - len(chosen))))
+    chosen = set(generator.sample(ids, min(len(ids), limit)))
     _require_enough(len(chosen), str(corpus))
     items = (item for item in read_corpus(corpus) if isinstance(item, Document))
     return GateSample(
         corpus=corpus.name,
         corpus_documents=len(ids),
         documents=tuple(item for item in items if item.id in chosen),
-        qrels={query: qrels[query] for query in queries},
         seed=seed,
     )
 
@@ -161,7 +125,6 @@ def measure_quality(
 ) -> dict[str, Quality]:
     """Compare precisions of a checkpoint with its fp32 on a CPU."""
     exact = _encode(checkpoint, "fp32", sample, progress)
-    ndcg_fp32 = _ndcg(exact, sample.qrels)
     qualities = {}
     for precision in precisions:
         found = _encode(checkpoint, precision, sample, progress)
@@ -172,9 +135,6 @@ def measure_quality(
             tokens=found.tokens,
             seed=sample.seed,
             neighbours=neighbours_kept(exact.vectors, found.vectors),
-            queries=len(sample.qrels),
-            ndcg=_ndcg(found, sample.qrels),
-            ndcg_fp32=ndcg_fp32,
         )
     return qualities
 
@@ -221,33 +181,9 @@ def _encode(
     )
 
 
-def _ndcg(encoded: _Encoded, qrels: Qrels) -> float | None:
-    rows = [row for row, name in enumerate(encoded.ids) if name in qrels]
-    if not rows:
-        return None
-    query_ids = [encoded.ids[row] for row in rows]
-    run = rank_exactly(encoded.ids, encoded.vectors, query_ids, encoded.vectors[rows])
-    return evaluate_run(run, encoded.ids, qrels)["nDCG@10"]
-
-
 def _require_enough(documents: int, corpus: str) -> None:
     if documents < NEIGHBOURS + 2:
         raise CorpusError(
             f"{corpus}: {documents} documents are too few to compare {NEIGHBOURS} neighbours: "
             f"it takes {NEIGHBOURS + 2}"
         )
-
-
-def _choose_queries(
-    ids: set[str], qrels: Qrels, limit: int, generator: random.Random
-) -> tuple[list[str], set[str]]:
-    """Return queries that fit into the limit, and all documents they need."""
-    chosen: set[str] = set()
-    queries = []
-    candidates = sorted(query for query in qrels if query in ids)
-    for query in generator.sample(candidates, len(candidates)):
-        needed = {query, *(name for name in qrels[query] if name in ids)}
-        if len(needed) > 1 and len(chosen | needed) <= limit:
-            queries.append(query)
-            chosen |= needed
-    return queries, chosen

@@ -1,6 +1,6 @@
 """The report of an evaluation, as JSON: every system on the same queries and pairs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from evaluation.judgements import PairRows, Qrels
-from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import (
     MEASURES,
     QueryMeasures,
@@ -18,9 +17,7 @@ from evaluation.metrics import (
     measure_pairs,
 )
 from evaluation.significance import compare_paired, estimate_means
-from evaluation.systems import DEPTH, Run, System, rank
-from index.errors import CorpusError
-from index.vectors.vector_index import NO_VECTOR
+from evaluation.systems import System, rank
 
 Report = dict[str, Any]
 
@@ -64,21 +61,9 @@ class PairTask:
     tokens: Int64
 
 
-def choose_reference(names: Sequence[str], name: str | None) -> str:
-    """Return the system that the others are compared with.
-
-    Args:
-        names: of the systems of the run, at least one.
-        name: of one of them; by default TF-IDF if it is among them, else the first.
-
-    Raises:
-        CorpusError: there is no system of that name.
-    """
-    if name is None:
-        return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
-    if name not in names:
-        raise CorpusError(f"there is no {name!r} in this run, only {', '.join(names)}")
-    return name
+def choose_reference(names: Sequence[str]) -> str:
+    """Return the system that the others are compared with: TF-IDF, or else the first."""
+    return USUAL_REFERENCE if USUAL_REFERENCE in names else names[0]
 
 
 def length_buckets(tokens: Int64) -> Int64:
@@ -106,69 +91,6 @@ def report_retrieval_of_seeds(
         values = np.mean([measures.values for measures in found], axis=0)
         judged[name] = replace(found[0], values=values)
         by_seed[name] = [dict(zip(MEASURES, m.values.mean(0).tolist(), strict=True)) for m in found]
-    settings = {name: systems[0].settings for name, systems in models.items()}
-    report = _report_judged(settings, judged, task, reference)
-    return _with_seeds(report, by_seed)
-
-
-def report_with_and_without_mentions(
-    systems: Sequence[System],
-    task: RetrievalTask,
-    reference: str,
-    without: JudgementsWithoutMentions,
-) -> tuple[Report, Report]:
-    """Measure every system twice, with all judgements and without mentions; each ranks once.
-
-    Without mentions, documents that were left out of the judgements of a query are left out of its
-    ranking as well, and later ones move up.
-
-    Returns:
-        What `report_retrieval` returns of both.
-    """
-    most = max(map(len, without.left_out.values()), default=0)
-    deep = [rank(system, task.ids, task.query_ids, task.rows, DEPTH + most) for system in systems]
-    plain = [leave_out(run, task.ids, {}) for run in deep]
-    rest = [leave_out(run, task.ids, without.left_out) for run in deep]
-    kept = replace(task, qrels=without.qrels)
-    return (
-        _report_runs(systems, plain, task, reference),
-        _report_runs(systems, rest, kept, reference),
-    )
-
-
-def leave_out(run: Run, ids: Sequence[str], left_out: Mapping[str, Collection[str]]) -> Run:
-    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`."""
-    row_of = {document: row for row, document in enumerate(ids)}
-    width = min(DEPTH, run.rows.shape[1])
-    rows = np.full((len(run.rows), width), NO_VECTOR, dtype=np.int64)
-    scores = np.full((len(run.rows), width), -np.inf, dtype=np.float32)
-    for number, query in enumerate(run.query_ids):
-        names = left_out.get(query, ())
-        some = [row_of[name] for name in names if name in row_of]
-        kept = np.flatnonzero(~np.isin(run.rows[number], some))[:width]
-        rows[number, : len(kept)] = run.rows[number, kept]
-        scores[number, : len(kept)] = run.scores[number, kept]
-    return Run(run.query_ids, rows, scores)
-
-
-def _report_runs(
-    systems: Sequence[System], runs: Sequence[Run], task: RetrievalTask, reference: str
-) -> Report:
-    judged = {
-        system.name: evaluate_per_query(run, task.ids, task.qrels)
-        for system, run in zip(systems, runs, strict=True)
-    }
-    return _report_judged(
-        {system.name: system.settings for system in systems}, judged, task, reference
-    )
-
-
-def _report_judged(
-    settings: Mapping[str, str],
-    judged: Mapping[str, QueryMeasures],
-    task: RetrievalTask,
-    reference: str,
-) -> Report:
     kept = next(iter(judged.values())).query_ids
     length_of = dict(zip(task.query_ids, task.tokens.tolist(), strict=True))
     buckets = length_buckets(np.array([length_of[query] for query in kept], dtype=np.int64))
@@ -180,7 +102,7 @@ def _report_judged(
     }
     for name, measured in judged.items():
         values = measured.values
-        figures: Report = {"settings": settings[name], **_means(values), "by_length": {}}
+        figures: Report = {"settings": models[name][0].settings, **_means(values), "by_length": {}}
         for number, bucket in enumerate(BUCKETS):
             some = values[buckets == number]
             if len(some):
@@ -188,7 +110,7 @@ def _report_judged(
         if name != reference:
             figures["against"] = _compare(measured, judged[reference])
         report["systems"][name] = figures
-    return report
+    return _with_seeds(report, by_seed)
 
 
 def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:

@@ -139,19 +139,6 @@ def lexical_system(
     )
 
 
-def cache_scores(system: System) -> System:
-    """Make a system that scores the same rows only once, however often they are scored."""
-    known: dict[bytes, Float32] = {}
-
-    def score(rows: Int64) -> Float32:
-        key = rows.tobytes()
-        if key not in known:
-            known[key] = system.score(rows)
-        return known[key].copy()
-
-    return System(system.name, system.settings, score, system.score_pairs)
-
-
 def search_system(
     vectors: System,
     lexical: System | None,

@@ -1,14 +1,11 @@
 """Vectors of a corpus without an index: `longmatch embed` and the input of evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
-from encoder.alignment.space import AlignedCorpus, read_space, write_space
+from encoder.alignment.space import AlignedCorpus
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.encoder import Encoder
@@ -29,7 +26,7 @@ class EmbeddedCorpus:
         tokens: Int64[N], tokens of each document.
         tokens_read: Int64[N], those of them that were read.
         skipped: how many pieces of input were skipped.
-        aligned: the aligned blocks of the documents, if block vectors were kept.
+        aligned: the aligned blocks of the documents; None without block vectors.
     """
 
     ids: tuple[str, ...]
@@ -66,8 +63,7 @@ def embed_corpus(corpus: Path, encoder: Encoder, progress: Progress) -> Embedded
 
 
 def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
-    """Write ids, vectors, tokens and aligned blocks to an .npz file, whole or not at all."""
-    aligned = {} if corpus.aligned is None else _aligned_arrays(corpus.aligned)
+    """Write ids, vectors and tokens to an .npz file, whole or not at all."""
     temporary = path.with_name(path.name + ".partial")
     with temporary.open("wb") as file:
         np.savez(
@@ -76,57 +72,5 @@ def write_embedded_corpus(path: Path, corpus: EmbeddedCorpus) -> None:
             vectors=corpus.vectors,
             tokens=corpus.tokens,
             tokens_read=corpus.tokens_read,
-            **aligned,
         )
     replace_durably(temporary, path)
-
-
-def read_embedded_corpus(path: Path) -> EmbeddedCorpus:
-    """Read a file that `write_embedded_corpus` wrote.
-
-    Raises:
-        CorpusError: the file is missing, damaged or of another kind.
-    """
-    try:
-        # opened here: NumPy does not close a file that is no archive
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return EmbeddedCorpus(
-                ids=tuple(arrays["ids"].tolist()),
-                vectors=arrays["vectors"],
-                tokens=arrays["tokens"],
-                tokens_read=arrays["tokens_read"],
-                skipped=0,
-                aligned=_read_aligned(arrays),
-            )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise CorpusError(f"{path}: not written by `longmatch embed`: {error}") from error
-
-
-def read_aligned_corpus(path: Path) -> EmbeddedCorpus:
-    """Read a file that `write_embedded_corpus` wrote, with aligned blocks.
-
-    Raises:
-        CorpusError: the file is missing, damaged, of another kind, or has no aligned blocks.
-    """
-    corpus = read_embedded_corpus(path)
-    if corpus.aligned is None:
-        raise CorpusError(
-            f"{path}: holds no block vectors, which semantic and hybrid scores depend on: write it "
-            "with `longmatch embed --blocks`"
-        )
-    return corpus
-
-
-_SPACE, _BLOCKS = "alignment_space", ("codes", "scales", "hubness", "ends")
-
-
-def _aligned_arrays(aligned: AlignedCorpus) -> dict[str, Any]:
-    blocks = {name: getattr(aligned, name) for name in _BLOCKS}
-    return {_SPACE: np.frombuffer(write_space(aligned.space), dtype=np.uint8), **blocks}
-
-
-def _read_aligned(arrays: Mapping[str, Any]) -> AlignedCorpus | None:
-    if _SPACE not in arrays:
-        return None
-    space = read_space(arrays[_SPACE].tobytes())
-    return AlignedCorpus(space, *(arrays[name] for name in _BLOCKS))

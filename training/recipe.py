@@ -19,7 +19,6 @@ from training.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 if TYPE_CHECKING:
     from training.models.architecture import EncoderConfig
 
-CLASSES = "classes"  # of documents, as their labels
 DISTIL_BLOCKS = "distil-blocks"  # kind of an objective
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -84,26 +83,18 @@ class ContrastiveRecipe(ObjectiveRecipe):
 
 
 class SupervisedContrastiveRecipe(ObjectiveRecipe):
-    """Sections of documents that belong together, by links, by labelled pairs or by their class.
+    """Sections of documents that belong together, by links or by labelled pairs.
 
     Attributes:
         temperature: of the similarities.
         parts: sections of a document.
         groups: what gives two documents one label.
-        documents_per_class: with "classes", how many documents of a class a batch takes at a time.
     """
 
     kind: Literal["supcon"] = "supcon"
     temperature: Temperature = 0.1
     parts: PositiveInt = 2
-    groups: Literal["links", "pairs", "classes"] = "links"
-    documents_per_class: Annotated[int, Field(ge=2)] = 4
-
-    @model_validator(mode="after")
-    def _check_groups(self) -> "SupervisedContrastiveRecipe":
-        if "documents_per_class" in self.model_fields_set and self.groups != CLASSES:
-            raise ValueError('documents_per_class goes with groups = "classes", and only then')
-        return self
+    groups: Literal["links", "pairs"] = "links"
 
 
 class SectionsRecipe(ObjectiveRecipe):
@@ -115,10 +106,9 @@ class SectionsRecipe(ObjectiveRecipe):
 
 
 class DistillationRecipe(ObjectiveRecipe):
-    """The similarities of a teacher."""
+    """The lexical similarities of documents."""
 
     kind: Literal["distil"] = "distil"
-    teacher: Literal["lexical"] = "lexical"
     teacher_temperature: PositiveFloat = 0.05
     temperature: Temperature = 0.05
 
@@ -381,11 +371,6 @@ class TrainingRecipe(RecipeTable):
             raise ValueError(
                 f'sentence_level.{name} goes with the objective "{DISTIL_BLOCKS}" alone'
             )
-
-    @property
-    def learns_from_classes(self) -> bool:
-        """Whether an objective takes the class of a document as its label."""
-        return any(objective.parameters.get("groups") == CLASSES for objective in self.objectives)
 
     @property
     def distils(self) -> bool:

@@ -18,7 +18,7 @@ from benchmarks.models.plan import Plan, PlannedModel, recipe_of, to_toml
 from encoder.atomic_files import write_atomically
 from evaluation.judgements import PARTS, read_pairs, read_splits
 from index.errors import CorpusError
-from training.data.files import CorpusFiles, check_classes, find_corpus_files, part_in_name
+from training.data.files import CorpusFiles, find_corpus_files, part_in_name
 from training.data.pair_files import check_pair_files
 from training.errors import TrainingError
 
@@ -137,7 +137,7 @@ def find_texts(corpus: Path) -> CorpusFiles:
 
 
 def check_labels(experiment: Experiment) -> None:
-    """Check that the corpus has the links, pairs or classes that the models learn from."""
+    """Check that the corpus has the links or pairs that the models learn from."""
     files = experiment.files
     recipes = [recipe_of(experiment.plan, model) for model in experiment.models]
     learned = {
@@ -153,8 +153,6 @@ def check_labels(experiment: Experiment) -> None:
         )
     if "pairs" in learned and not any(part_in_name(path) == "train" for path in files.pairs):
         raise CorpusError(f"{files.corpus}: has no pairs.train.jsonl")
-    if any(recipe.learns_from_classes for recipe in recipes):
-        check_classes([files])
 
 
 def open_output(experiment: Experiment) -> None:

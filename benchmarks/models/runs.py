@@ -125,15 +125,13 @@ class DataReader:
         key = archive_key(start, precision=PRECISION, tokens_only=not frozen)
         cut = any("parts" in objective.parameters for objective in recipe.objectives)
         neighbours = needs_neighbours(recipe.objectives)
-        classes = recipe.learns_from_classes
-        alike = (key, start.block_dimension, recipe.max_blocks, cut, neighbours, classes)
+        alike = (key, start.block_dimension, recipe.max_blocks, cut, neighbours)
         if alike not in self._known:
             encoded = self._encode(start, key)
             (data,) = read_training_data(
                 [(experiment.files, encoded)],
                 seed,
                 allow_shared=experiment.allow_shared,
-                classes=classes,
             )
             sources = sources_of(recipe, start, [data], self._progress)
             self._known[alike] = data, sources

@@ -34,17 +34,16 @@ from typing import Annotated
 import typer
 
 from evaluation.judgements import read_qrels, read_splits
+from index.corpus.formats.html import element_text, parse_markup
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.progress import SilentProgress
-from training.sources.corpus_folder import (
+from training.data.corpus_folder import (
     new_folder,
     write_judgements,
     write_records,
     write_splits,
 )
-from training.sources.html_pages import read_html_pages
 
 LIMIT = 1_200  # documents of `part`
 LINKED = 450  # documents of `manuals`
@@ -288,10 +287,10 @@ def guides(source: Path) -> Corpus:
     """Pages of Python Module of the Week, and those of the library reference on the module."""
     corpus = Corpus()
     groups: dict[str, list[str]] = defaultdict(list)
-    for page in read_html_pages([source / "library"], SilentProgress()):
-        module = page.id.removeprefix("library/").removesuffix(".html")
-        if corpus.add(page.id, _masked(page.text, module)):
-            groups[module].append(page.id)
+    for path in sorted((source / "library").glob("*.html")):
+        name, module = f"library/{path.name}", path.stem
+        if not path.is_symlink() and corpus.add(name, _masked(_page_text(path), module)):
+            groups[module].append(name)
     articles = source / "pymotw-3" / "source"
     for path in sorted(articles.glob("*/*.rst")):
         module = path.parent.name
@@ -299,6 +298,18 @@ def guides(source: Path) -> Corpus:
             groups[module].append(f"pymotw/{path.relative_to(articles)}")
     corpus.relate(groups.values(), lambda name: name.split("/")[0])
     return corpus.without_most_unrelated()
+
+
+_NAVIGATION = {"headerlink", "viewcode-link", "toctree-wrapper", "contents", "sphinxsidebar"}
+
+
+def _page_text(path: Path) -> str:
+    """Return the text of the main part of a page of Sphinx, without navigation."""
+    content = parse_markup(path.read_text(encoding="utf-8")).xpath("//*[@role='main']")[0]
+    for element in list(content.iterdescendants("*")):
+        if element.tag == "nav" or _NAVIGATION & set(element.get("class", "").split()):
+            element.drop_tree()
+    return element_text(content)
 
 
 def _prose(path: Path) -> str:

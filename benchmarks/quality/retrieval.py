@@ -1,10 +1,8 @@
 """How good are the matches, compared with freely available baselines?
 
 Every system answers the same queries of one part of each corpus and classifies the same pairs,
-with thresholds chosen on the validation pairs. Retrieval is measured twice: with all judgements,
-and without the pairs of which one text names the title of the other, which may be mere mentions.
-A corpus is a folder of `--data` with `corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and
-`pairs.<part>.jsonl.gz` where there are pairs.
+with thresholds chosen on the validation pairs. A corpus is a folder of `--data` with
+`corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`, and `pairs.<part>.jsonl.gz` where there are pairs.
 
 Encoding block vectors is slow, so they are kept in a folder for the next run.
 """
@@ -30,13 +28,7 @@ from evaluation.experiment import (
     retrieval_task,
 )
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
-from evaluation.mentions import leave_out_mentions
-from evaluation.report import (
-    choose_reference,
-    report_pairs,
-    report_retrieval,
-    report_with_and_without_mentions,
-)
+from evaluation.report import choose_reference, report_pairs, report_retrieval
 from evaluation.systems import System
 from index.errors import CorpusError
 from index.progress import SilentProgress
@@ -45,11 +37,8 @@ KEPT_BLOCKS = Path(tempfile.gettempdir(), "longmatch-blocks")
 _RETRIEVAL, _PAIRS = ("nDCG@10", "MAP@100", "recall@10"), ("accuracy", "F1", "AUC")
 _QUESTIONS = {  # of a report: how they are called, and what is shown of them
     "retrieval": ("retrieval", _RETRIEVAL),
-    "retrieval_without_mentions": ("retrieval without mentions", _RETRIEVAL),
     "pairs": ("pairs", _PAIRS),
 }
-_BOTH_WAYS = ("retrieval", "retrieval_without_mentions")
-_NUMBERS = ("queries", "judgements")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +112,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
             BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
         ),
     ]
-    reference = choose_reference([system.name for system in systems], None)
+    reference = choose_reference([system.name for system in systems])
     qrels = corpus_part.judgements()
     task = retrieval_task(vectors, qrels, set(qrels))
     report: dict[str, Any] = {
@@ -131,14 +120,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
     }
-    judged = {query: qrels[query] for query in task.query_ids}
-    without = leave_out_mentions(judged, corpus_part.corpus)
-    if without.qrels:
-        report["retrieval"], report["retrieval_without_mentions"] = (
-            report_with_and_without_mentions(systems, task, reference, without)
-        )
-    else:
-        report["retrieval"] = report_retrieval(systems, task, reference)
+    report["retrieval"] = report_retrieval(systems, task, reference)
     if corpus_part.pairs(corpus_part.part).exists():
         chosen_on = corpus_part.pairs("valid")
         use_valid = corpus_part.part != "valid" and chosen_on.exists()
@@ -161,19 +143,7 @@ def table(record: dict[str, Any]) -> str:
         for measure in measures
         for reference, laid_out in _tables(results, question, measure)
     ]
-    return "\n\n".join([*_numbers_left(results, part), *measured])
-
-
-def _numbers_left(results: dict[str, Any], part: str) -> Iterator[str]:
-    """Format how many queries and judgements are left without mentions, if that was measured."""
-    rows = [
-        [name, *(report[question][what] for what in _NUMBERS for question in _BOTH_WAYS)]
-        for name, report in results.items()
-        if all(question in report for question in _BOTH_WAYS)
-    ]
-    header = [f"{what}{which}" for what in _NUMBERS for which in ("", " without mentions")]
-    if rows:
-        yield f"Numbers, {part} retrieval\n\n{markdown_table(['', *header], rows)}"
+    return "\n\n".join(measured)
 
 
 def _tables(results: dict[str, Any], question: str, measure: str) -> Iterator[tuple[str, str]]:

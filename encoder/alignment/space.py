@@ -182,17 +182,14 @@ def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
     return np.concatenate(parts).astype(np.float32)
 
 
-def fit_space(
-    sample: Float32, learned: Float32 | None = None, *, dimension: int = DIMENSION
-) -> AlignmentSpace:
+def fit_space(sample: Float32, *, dimension: int = DIMENSION) -> AlignmentSpace:
     """Fit a space to block vectors of a corpus.
 
     Deterministic: the background are rows at equal distances.
 
     Args:
         sample: [N, H] block vectors of many documents, in any order.
-        learned: [H, D], a projection that comes before whitening; none if not given.
-        dimension: of the space; fewer where `learned` has fewer.
+        dimension: of the space; H where that is fewer.
 
     Raises:
         ValueError: there are fewer than `MIN_SAMPLE` blocks, or one is not finite.
@@ -203,12 +200,10 @@ def fit_space(
         raise ValueError("a block vector is not finite")
     mean: Float64 = sample.mean(axis=0, dtype=np.float64)
     centred = sample - mean
-    before = np.eye(sample.shape[1]) if learned is None else learned.astype(np.float64)
-    covariance = before.T @ (centred.T @ centred / len(sample)) @ before
-    variances, axes = np.linalg.eigh(covariance)
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(sample))
     largest = slice(None, -min(dimension, len(variances)) - 1, -1)
     deviations = np.sqrt(np.maximum(variances[largest], variances[-1] * 1e-6 + _SMALLEST**2))
-    projection = before @ (axes[:, largest] * deviations**-WHITENING_POWER)
+    projection = axes[:, largest] * deviations**-WHITENING_POWER
     background = sample[at_equal_distances(len(sample), BACKGROUND)]
     return _with_background(mean.astype(np.float32), projection.astype(np.float32), background)
 

@@ -17,9 +17,7 @@ from tokenizers import Tokenizer
 
 from encoder.arrays import Bool, Float32, Int8, Int64, UInt64
 from encoder.errors import CheckpointError
-from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, token_items
 
-NAMED = 25.0  # a title that a text names counts like a word with so many occurrences
 _PRIME = np.uint64(0x100000001B3)  # of FNV
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits
 
@@ -122,23 +120,17 @@ def hash_joined_pieces(tokens: Int64, continues: Bool) -> UInt64:
     return hashes[lengths > 1]
 
 
-def count_words(
-    vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]], titles: TitleMatcher = NO_TITLES
-) -> Terms:
+def count_words(vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]) -> Terms:
     """Count the words of a document; unlike `TermVocabulary.count`, without their pieces.
 
-    The vocabulary has a bucket at least. Each title that the document names counts `NAMED`, once.
+    The vocabulary has a bucket at least.
     """
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     begins = ~vocabulary.continues[tokens]
     whole = tokens[begins & np.append(begins[1:], True)]
     words = vocabulary.rows_of(hash_joined_pieces(tokens, vocabulary.continues))
-    found = [hashes for _, _, hashes in titles.find(token_items(tokens))]
-    named = vocabulary.rows_of(np.unique(np.concatenate([np.empty(0, np.uint64), *found])))
-    rows, places = np.unique(np.concatenate([whole, words, named]), return_inverse=True)
-    weights = np.ones(len(places))
-    weights[len(places) - len(named) :] = NAMED
-    return Terms(rows, np.bincount(places, weights, len(rows)).astype(np.float32))
+    rows, counts = np.unique(np.concatenate([whole, words]), return_counts=True)
+    return Terms(rows, counts.astype(np.float32))
 
 
 def rows_of_words(

@@ -1,8 +1,8 @@
-"""The titles that a text names: runs of its words, or of its tokens, that are a known title.
+"""The titles that a text names: runs of its words that are a known title.
 
 A text with "as in World War II" names the document of that title, and two texts that name the same
-documents are related. A title is a term like a word: see `encoder.terms.term_table.count_words` for
-tokens and `index.lexical.terms` for words. Both give their items as 64-bit numbers.
+documents are related. A title is a term like a word: `index.lexical.terms` gives words as 64-bit
+numbers, the items here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Bool, Int64, UInt64
+from encoder.arrays import Int64, UInt64
 
-MAX_TITLE_TOKENS = 24  # longer titles are never named in full
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no item of a run
 _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # of splitmix64
 
@@ -45,10 +44,6 @@ class TitleMatcher:
             starts = np.flatnonzero(self.hashes[places] == mixed)
             yield length, starts, mixed[starts]
 
-    def only(self, kept: Bool) -> "TitleMatcher":
-        """Return the titles for which Bool[T] is true; all lengths stay."""
-        return TitleMatcher(self.hashes[kept], self.lengths)
-
     def joined(self, more: "TitleMatcher") -> "TitleMatcher":
         """Return the titles of both; itself where there are none besides its own."""
         places = np.searchsorted(self.hashes, more.hashes)
@@ -73,21 +68,6 @@ def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
             lengths.add(length)
     hashes = np.unique(_mix(np.array(list(runs), dtype=np.uint64)))
     return TitleMatcher(hashes, np.array(sorted(lengths), dtype=np.int64))
-
-
-def match_token_titles(titles: Iterable[Sequence[int]]) -> TitleMatcher:
-    """Make a matcher of titles, each given as token ids; empty and too long ones are left out."""
-    return match_titles(
-        token_items(np.array(title, dtype=np.int64))
-        for title in titles
-        if len(title) <= MAX_TITLE_TOKENS
-    )
-
-
-def token_items(tokens: Int64) -> UInt64:
-    """Return the items UInt64[T] of token ids Int64[T]: none is 0, so that every token counts."""
-    items: UInt64 = tokens.astype(np.uint64) + np.uint64(1)
-    return items
 
 
 def hash_runs(items: UInt64, length: int) -> UInt64:

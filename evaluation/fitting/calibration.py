@@ -8,7 +8,7 @@ the error itself.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from encoder.calibration import (
     KindCalibration,
     Logistic,
     MapError,
-    PiecewiseLinear,
-    ProbabilityMap,
     match_probabilities,
     standard_scores,
 )
@@ -91,11 +89,9 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / weights.sum())
 
 
-def error_of_perfect(
-    probabilities: Float64, weights: Float64, numbers: Int64, *, seed: int = 0
-) -> PerfectError:
+def error_of_perfect(probabilities: Float64, weights: Float64, numbers: Int64) -> PerfectError:
     """Simulate the expected calibration error of probabilities that are all right."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     errors = np.empty(_SIMULATIONS)
     for number in range(_SIMULATIONS):
         labels = (random.random(len(probabilities)) < probabilities).astype(np.int64)
@@ -222,14 +218,13 @@ def fit_by_tail(corpora: Sequence[ScoredPairs]) -> ByTail:
 
 
 def fit_map(sample: Sample) -> FittedMap:
-    """Fit a map by each method and keep the one of the lower cross-validated log loss."""
-    methods: dict[str, Callable[[Sample], ProbabilityMap]] = {
-        "platt": fit_platt,
-        "isotonic": fit_isotonic,
-    }
-    errors = {name: _cross_validate(sample, fit) for name, fit in methods.items()}
-    best = min(errors, key=lambda name: errors[name].log_loss)
-    return FittedMap(methods[best](sample), errors)
+    """Fit a map; its error is measured on each fold by a map that was fitted without it."""
+    predicted = np.empty(len(sample.labels))
+    for fold in np.unique(sample.folds):
+        left_out = sample.folds == fold
+        fitted = fit_platt(sample.rows(~left_out))
+        predicted[left_out] = match_probabilities(fitted, sample.inputs[left_out])
+    return FittedMap(fit_platt(sample), measure_error(predicted, sample.labels, sample.weights))
 
 
 def fit_platt(sample: Sample) -> Logistic:
@@ -267,33 +262,6 @@ def _fit_logistic(inputs: Float64, labels: Int64, weights: Float64) -> list[floa
     return [*slopes.tolist(), float(model.intercept_[0] - slopes @ centres)]
 
 
-def fit_isotonic(sample: Sample) -> PiecewiseLinear:
-    """Fit the best non-decreasing map, within the bounds of Platt's targets."""
-    require_extra("evaluate", "fitting a calibration", "sklearn")
-    from sklearn.isotonic import IsotonicRegression
-
-    matches = int(sample.labels.sum())
-    others = len(sample.labels) - matches
-    model = IsotonicRegression(y_min=1 / (others + 2), y_max=(matches + 1) / (matches + 2))
-    model.fit(sample.inputs, sample.labels, sample.weights)
-    level = model.predict(sample.inputs)
-    # Interpolate between the centres of the levels: no jumps, and no two scores become equal.
-    probabilities, which = np.unique(level, return_inverse=True)
-    sums = np.bincount(which, sample.weights * sample.inputs)
-    inputs = sums / np.bincount(which, sample.weights)
-    return PiecewiseLinear(tuple(inputs.tolist()), tuple(probabilities.tolist()))
-
-
-def _cross_validate(sample: Sample, fit: Callable[[Sample], ProbabilityMap]) -> MapError:
-    """Fit on all folds but one and measure on that one, for each fold."""
-    predicted = np.empty(len(sample.labels))
-    for fold in np.unique(sample.folds):
-        left_out = sample.folds == fold
-        fitted = fit(sample.rows(~left_out))
-        predicted[left_out] = match_probabilities(fitted, sample.inputs[left_out])
-    return measure_error(predicted, sample.labels, sample.weights)
-
-
 def measure_error(probabilities: Float64, labels: Int64, weights: Float64) -> MapError:
     """Measure predicted probabilities Float64[N] against labels Int64[N]."""
     of_truth = np.where(labels == 1, probabilities, 1.0 - probabilities)
@@ -321,9 +289,7 @@ def _check(pairs: ScoredPairs) -> None:
         )
 
 
-def draw_pairs(
-    judged: Qrels, queries: Sequence[str], ids: Sequence[str], *, seed: int = 0
-) -> tuple[Int64, Int64]:
+def draw_pairs(judged: Qrels, queries: Sequence[str], ids: Sequence[str]) -> tuple[Int64, Int64]:
     """Draw pairs of which half match: relevant documents of queries, and as many at random.
 
     Documents drawn at random are nearly never related to the query, judged or not. The first ones
@@ -333,12 +299,11 @@ def draw_pairs(
         judged: relevant documents of each query; those of another corpus are left out.
         queries: ids to draw for, each at most `MOST_MATCHES` pairs of each kind.
         ids: of the corpus.
-        seed: of the sample.
 
     Returns:
         Pairs Int64[P, 2] of rows, the query first, and labels Int64[P].
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     rows = {name: row for row, name in enumerate(ids)}
     related: dict[str, set[str]] = defaultdict(set)
     for query, documents in judged.items():

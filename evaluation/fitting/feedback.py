@@ -337,6 +337,6 @@ def _fit_balanced(
         fitted = fit_map(Sample(scores, labels, weights, folds))
     except CorpusError as error:
         return None, str(error)
-    if fitted.errors[fitted.method].log_loss >= _OF_A_COIN:
+    if fitted.error.log_loss >= _OF_A_COIN:
         return None, "the scores of relevant matches and of others are too much alike"
     return fitted, None

@@ -1,43 +1,21 @@
-"""Fit the weights of the standardised channels on validation queries of several corpora.
+"""Fit the weights of the standardised channels on validation queries of several corpora."""
 
-    python -m evaluation.fitting.fusion --data FOLDER --blocks FOLDER
-
-prints the fitted rule with its nDCG@10, and the nDCG@10 on each corpus of a rule that was fitted
-without it; `--write` stores the rule in the checkpoint.
-"""
-
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import typer
 
-from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Float64
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.encoder import Encoder
-from encoder.opening import open_encoder
-from evaluation.baselines import find_blocks, mean_vectors
-from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
-from evaluation.experiment import Vectors, retrieval_task
-from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
 from evaluation.systems import (
     System,
     align_first,
     corpus_statistics,
-    lexical_system,
     rank_scores,
     vector_system,
 )
-from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus
-from index.errors import CorpusError
-from index.progress import SilentProgress
 from index.search.score import (
     DEFAULT_RULE,
     ChannelStatistics,
@@ -47,7 +25,6 @@ from index.search.score import (
     StandardRule,
     apply_rule,
     fuse,
-    write_fusion,
 )
 
 # The weights that are tried, of standardised channels: words have 1 in hybrid mode, and the
@@ -55,8 +32,6 @@ from index.search.score import (
 ALIGNMENT = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0)
 VECTOR = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 SEMANTIC_VECTOR = (0.0, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0)
-
-MOST_QUERIES = 400  # of a corpus, which are ranked for each pair of weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,38 +205,6 @@ def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
     return float(slope), float(y - slope * x)
 
 
-def describe(
-    corpora: Mapping[str, FusionCorpus], ndcg: WeightSurface, line: tuple[float, float]
-) -> dict[str, object]:
-    """Return a fit as JSON: nDCG@10 of each channel and mode, with each corpus left out too.
-
-    For semantic mode also by weight of the vector.
-    """
-    known = list(corpora.values())
-    rule = choose_rule(ndcg, known, line)
-    left_out = {}
-    for number, (name, corpus) in enumerate(corpora.items()):
-        if len(corpora) > 1:
-            others = known[:number] + known[number + 1 :]
-            other = choose_rule(ndcg.without(number), others, line)
-            figures = mode_figures(corpus, other)
-            modes = {mode: figures[mode] for mode in ("semantic", "hybrid")}
-            weights = {"hybrid": asdict(other.hybrid), "semantic": asdict(other.semantic)}
-            left_out[name] = {**modes, "weights": weights}
-    return {
-        "rule": asdict(rule),
-        "nDCG@10": {name: mode_figures(corpus, rule) for name, corpus in corpora.items()},
-        "fitted without it": left_out,
-        "semantic mode by weight of the vector": {
-            name: {
-                f"{weight:g}": round(ndcg, 4)
-                for weight, ndcg in zip(SEMANTIC_VECTOR, row, strict=True)
-            }
-            for name, row in zip(corpora, ndcg.semantic.tolist(), strict=True)
-        },
-    }
-
-
 def mode_figures(corpus: FusionCorpus, standard: StandardRule) -> dict[str, float]:
     """Return the nDCG@10 of each channel and mode of search."""
     rule = standard.resolve(corpus.statistics)
@@ -274,58 +217,3 @@ def mode_figures(corpus: FusionCorpus, standard: StandardRule) -> dict[str, floa
         "hybrid": lambda: hybrid_scores(corpus, rule),
     }
     return {name: round(mean_ndcg(corpus, make()), 4) for name, make in systems.items()}
-
-
-def main(
-    data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
-    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")],
-    checkpoint: Annotated[Path, typer.Option(help="The checkpoint.")] = DEFAULT_CHECKPOINT,
-    part: Annotated[str, typer.Option(help="The queries to fit on.")] = "valid",
-    mean: Annotated[
-        bool, typer.Option("--mean", help="For the mean of block vectors: `DEFAULT_RULE`.")
-    ] = False,
-    write: Annotated[bool, typer.Option("--write", help="Store the rule.")] = False,
-) -> None:
-    """Fit the fusion and print it."""
-    if mean and write:
-        raise typer.BadParameter("--mean cannot be combined with --write")
-    opened = load_checkpoint(checkpoint)
-    encoder = open_encoder(opened)
-    folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
-    if not folders:
-        raise CorpusError(f"{data}: there is no corpus with judgements")
-    corpora = {
-        folder.name: _read_corpus(folder, blocks / folder.name, encoder, part, mean=mean)
-        for folder in folders
-    }
-    line = fit_expected(list(corpora.values()))
-    ndcg = measure_weights(list(corpora.values()), line)
-    typer.echo(json.dumps(describe(corpora, ndcg, line), indent=2))
-    if write:
-        write_fusion(opened, choose_rule(ndcg, list(corpora.values()), line))
-
-
-def _read_corpus(
-    folder: Path, blocks: Path, encoder: Encoder, part: str, *, mean: bool
-) -> FusionCorpus:
-    """Read one corpus, its block vectors and its queries."""
-    corpus = folder / "corpus.jsonl.gz"
-    encoded = keep_blocks(corpus, blocks, encoder, SilentProgress())
-    embedded = embed_encoded_corpus(encoded, encoder)
-    if mean:
-        found = find_blocks(encoded, embedded.ids)
-        embedded = replace(embedded, vectors=mean_vectors(found, found.ends - found.starts))
-    documents = read_documents(corpus, embedded.ids)
-    parts = read_splits(folder / "splits.tsv")
-    qrels = read_qrels(folder / "qrels.tsv")
-    queries = [name for name in embedded.ids if parts.get(name) == part and name in qrels]
-    chosen = {queries[row] for row in at_equal_distances(len(queries), MOST_QUERIES).tolist()}
-    task = retrieval_task(Vectors(embedded, embedded), qrels, chosen)
-    lexical = lexical_system(
-        [document.text for document in documents], [document.title for document in documents]
-    )
-    return score_corpus(embedded, task, lexical)
-
-
-if __name__ == "__main__":
-    typer.run(main)

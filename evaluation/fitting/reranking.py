@@ -1,6 +1,6 @@
 """Fit how a reranker's logits and first-stage scores are combined, on validation queries.
 
-    python -m evaluation.fitting.reranking --reranker NAME --data DATA --vectors VECTORS
+    python -m evaluation.fitting.reranking --reranker NAME --data DATA --blocks KEPT
 
 prints the fitted weights with their nDCG@10; `--write` stores them in the reranker's directory.
 """
@@ -16,29 +16,24 @@ import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, file_digest, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
+from encoder.encoder import Encoder
 from encoder.onnx_encoder import usable_cores
+from encoder.opening import open_encoder
 from encoder.reranker.onnx_reranker import open_reranker
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
-from evaluation.experiment import Vectors, retrieval_task
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
+from evaluation.experiment import Vectors, longmatch_systems, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer, best_candidates, mix
-from evaluation.systems import (
-    HYBRID,
-    System,
-    cache_scores,
-    corpus_statistics,
-    lexical_system,
-    search_system,
-    vector_system,
-)
+from evaluation.systems import System
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, read_aligned_corpus
+from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
-from index.search.score import read_fusion
+from index.progress import SilentProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +68,15 @@ class JudgedCorpus:
         return find_pairs(read_pairs(self.folder / f"pairs.{part}.jsonl.gz"), self.embedded.ids)
 
 
-def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> JudgedCorpus:
-    """Read a corpus, and its vectors as written by `longmatch embed --blocks`."""
-    embedded = read_aligned_corpus(vectors)
-    documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
-    texts = [document.text for document in documents]
-    titled = [document.titled_text for document in documents]
-    vector = vector_system("vector", checkpoint.name, embedded.vectors)
-    lexical = cache_scores(lexical_system(texts, [document.title for document in documents]))
-    statistics = corpus_statistics(vector, lexical, embedded.aligned, len(embedded.ids))
-    rule = read_fusion(checkpoint).resolve(statistics)
-    semantic = search_system(vector, None, embedded.aligned, rule, "semantic")
-    hybrid = search_system(vector, lexical, embedded.aligned, rule, HYBRID)
-    systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
-    return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)
+def read_judged_corpus(folder: Path, blocks: Path, encoder: Encoder) -> JudgedCorpus:
+    """Read a corpus; its block vectors are kept in a folder."""
+    path = folder / "corpus.jsonl.gz"
+    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
+    texts = [document.titled_text for document in read_documents(path, embedded.ids)]
+    vectors = Vectors(embedded, embedded)
+    systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
+    qrels = read_qrels(folder / "qrels.tsv")
+    return JudgedCorpus(folder, embedded, texts, qrels, {each.name: each for each in systems})
 
 
 MODES = ("semantic", "lexical", "hybrid")
@@ -194,13 +184,12 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
     return MixtureFit(FusionWeights(WEIGHTS[weight], SCALES[scale]), ndcg)
 
 
-def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -> FittedMap:
+def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]]) -> FittedMap:
     """Fit the map from reranked score to match probability, each corpus with the same weight.
 
     Args:
         corpora: scores Float32[P] and labels Int64[P] of labelled pairs. With several corpora, a
             whole one at a time is left out to measure the error.
-        seed: of the folds of a single corpus.
 
     Raises:
         CorpusError: too few pairs of a label, or higher scores do not mean more matches.
@@ -212,7 +201,7 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]], *, seed: int = 0) -
     total = sum(counts)
     folds = np.repeat(np.arange(len(corpora)), counts)
     if len(corpora) == 1:
-        folds = np.random.default_rng(seed).permutation(total) % FOLDS
+        folds = np.random.default_rng(0).permutation(total) % FOLDS
     return fit_map(
         Sample(
             inputs=np.concatenate([scores for scores, _ in corpora]).astype(np.float64),
@@ -257,10 +246,11 @@ class _Validation:
 def main() -> None:
     """Fit the score fusion of a reranker and print it."""
     given = _parse_arguments()
-    checkpoint, reranker = load_checkpoint(given.checkpoint), open_reranker(given.reranker)
+    encoder = open_encoder(load_checkpoint(given.checkpoint))
+    reranker = open_reranker(given.reranker)
     corpora = []
     for name in given.corpora.split(","):
-        corpus = read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
+        corpus = read_judged_corpus(given.data / name, given.blocks / name, encoder)
         scorer = PairScorer(reranker, corpus.texts, threads=usable_cores())
         corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
     mixtures, figures = {}, {}
@@ -270,7 +260,7 @@ def main() -> None:
         mixtures[mode] = fitted.mixture
         figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
     rule = ScoreFusion(
-        encoder=checkpoint.fingerprint,
+        encoder=encoder.fingerprint,
         weights=mixtures,
         maps={
             mode: fit_rerank_map([corpus.scored_pairs(mode, mixture) for corpus in corpora])
@@ -285,7 +275,7 @@ def main() -> None:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--reranker", "--data", "--vectors"):
+    for name in ("--reranker", "--data", "--blocks"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--corpora", default="proposals,wikispeedia")
     parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)

@@ -97,7 +97,7 @@ class ScoreCalibrator:
         random_pairs = self.null_distribution(kind)
         if found is None or random_pairs is None:
             return None
-        return FittedMap(found.map.of_corpus(random_pairs.tail), {"platt": found.error})
+        return FittedMap(found.map.of_corpus(random_pairs.tail), found.error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
-from zipfile import is_zipfile
 
 from encoder.checkpoint import PRECISIONS, Checkpoint, read_weights
 from encoder.device.providers import usable_providers
@@ -51,13 +50,6 @@ def check_file(path: Path, option: str) -> None:
         raise OptionError(option, f"{path}: is not a file")
     if not os.access(path, os.R_OK):
         raise OptionError(option, f"{path}: cannot be read")
-
-
-def check_vectors(path: Path, option: str) -> None:
-    """Check that a path may be what `longmatch embed` wrote, without loading the vectors."""
-    check_file(path, option)
-    if not is_zipfile(path):
-        raise OptionError(option, f"{path}: is not a file of vectors of `longmatch embed`")
 
 
 def check_output_file(path: Path, option: str = "--output") -> None:

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.checkpoint import Checkpoint, VectorSpace, vector_space
-from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from index.build import NO_DOCUMENT, BatchEncoder, BuildReport, build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
@@ -58,7 +57,6 @@ from service.cli.options import (
     INTERRUPTED,
     OK,
     RESUMABLE,
-    BlocksOption,
     CorpusArgument,
     CorpusOrUrlArgument,
     DataOption,
@@ -423,7 +421,6 @@ def match(
 def embed(
     corpus: CorpusArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
-    blocks: BlocksOption = None,
     reading_share: ReadingShareOption = None,
     encoder: EncoderOption = None,
     precision: PrecisionOption = None,
@@ -431,15 +428,9 @@ def embed(
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
     check_corpus(corpus)
     check_output_file(output)
-    if blocks:
-        check_output_folder(blocks, "--blocks")
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
-        if blocks:
-            kept = keep_blocks(corpus, blocks, loaded.encoder, progress)
-            embedded = embed_encoded_corpus(kept, loaded.encoder)
-        else:
-            embedded = embed_corpus(corpus, loaded.encoder, progress)
+        embedded = embed_corpus(corpus, loaded.encoder, progress)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)

@@ -1,7 +1,7 @@
 """The command that measures quality: evaluate."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -17,7 +17,6 @@ from evaluation.baselines import (
     BLOCK_BASELINES,
     BM25_SETTINGS,
     LEXICAL_BASELINES,
-    CorpusBlocks,
     find_blocks,
     parse_baselines,
 )
@@ -32,20 +31,15 @@ from evaluation.experiment import (
     rerank_longmatch_system,
 )
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
-from evaluation.mentions import leave_out_mentions
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
-from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
-from index.search.score import read_fusion
 from service.cli.checks import (
     OptionError,
     check_output_folder,
     check_reranker,
-    check_vectors,
-    open_checkpoint,
     read_option,
 )
 from service.cli.corpus_checks import check_corpus
@@ -75,13 +69,11 @@ class EvaluationOptions:
     split: Path | None
     pairs: Path | None
     valid_pairs: Path | None
-    vectors: Path | None
     mode: Mode
     rerank: int
     reranker: Path | None
     baselines: tuple[str, ...]
     blocks: Path | None
-    without_mentions: bool
 
     @property
     def files(self) -> list[Path]:
@@ -112,8 +104,6 @@ def _check_combinations(options: EvaluationOptions) -> None:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
     if of_blocks and options.queries:
         raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
-    if options.without_mentions and not options.qrels:
-        raise OptionError("--without-mentions", "needs judgements; labelled pairs stay as they are")
 
 
 def _check_extras(options: EvaluationOptions) -> None:
@@ -133,8 +123,6 @@ def _check_files(options: EvaluationOptions) -> None:
     check_corpus(options.corpus)
     if options.queries:
         check_corpus(options.queries, "--queries")
-    if options.vectors:
-        check_vectors(options.vectors, "--vectors")
     if options.blocks:
         check_output_folder(options.blocks, "--blocks")
     if options.rerank and options.reranker:
@@ -158,10 +146,6 @@ def evaluate(
     valid_pairs: Annotated[
         Path | None, typer.Option(help="Other labelled pairs, to choose thresholds on.")
     ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(help="Vectors of the corpus as written by `longmatch embed`."),
-    ] = None,
     mode: Annotated[
         Mode, typer.Option(help="The mode to measure, with the channels it combines.")
     ] = DEFAULT_MODE,
@@ -174,13 +158,6 @@ def evaluate(
         typer.Option(help=f"Also measure {','.join(BASELINES)}, or all of them."),
     ] = "",
     blocks: BlocksOption = None,
-    without_mentions: Annotated[
-        bool,
-        typer.Option(
-            "--without-mentions",
-            help="Also measure without judged pairs of which one text names the other's title.",
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reading_share: ReadingShareOption = None,
     encoder: EncoderOption = None,
@@ -198,20 +175,16 @@ def evaluate(
         split=split,
         pairs=pairs,
         valid_pairs=valid_pairs,
-        vectors=vectors,
         mode=mode,
         rerank=rerank,
         reranker=reranker,
         baselines=names,
         blocks=blocks,
-        without_mentions=without_mentions,
     )
     check_options(options)
     judgements = _read_judgements(options)
-    read = _read_vectors(options, open_checkpoint(encoder, precision))
-    judgements = _leave_out_mentions(options, judgements)
     loaded = load(encoder, precision, reading_share=reading_share)
-    report, complete = _evaluate(options, judgements, read, loaded)
+    report, complete = _evaluate(options, judgements, loaded)
     if as_json:
         print_json(report)
     else:
@@ -228,7 +201,7 @@ def _read_judgements(options: EvaluationOptions) -> Judgements:
         query_ids=_choose_queries(options, qrels),
         pairs=read_option("--pairs", read_pairs, options.pairs) if options.pairs else [],
         valid=read_option("--valid-pairs", read_pairs, valid) if valid else [],
-        reference=choose_reference([*systems, *options.baselines], None),
+        reference=choose_reference([*systems, *options.baselines]),
     )
 
 
@@ -242,40 +215,8 @@ def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]
     return chosen
 
 
-def _leave_out_mentions(options: EvaluationOptions, judgements: Judgements) -> Judgements:
-    """Read the texts of the judged pairs, if --without-mentions is given."""
-    if not options.without_mentions:
-        return judgements
-    chosen = {name: some for name, some in judgements.qrels.items() if name in judgements.query_ids}
-    found = leave_out_mentions(chosen, options.corpus, options.queries)
-    if not found.titles:
-        raise OptionError("--without-mentions", f"{options.corpus}: no judged document has a title")
-    if not found.qrels:
-        raise OptionError(
-            "--without-mentions",
-            f"{options.qrels}: leaves no query a relevant document: all are mentions",
-        )
-    return replace(judgements, without_mentions=found)
-
-
-def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
-    """Read the vectors of the corpus, if they are given."""
-    if not options.vectors:
-        return None
-    aligning = options.mode != "lexical" and read_fusion(checkpoint).resolve().aligns
-    read = read_aligned_corpus if aligning else read_embedded_corpus
-    vectors = read_option("--vectors", read, options.vectors)
-    width = vectors.vectors.shape[1]
-    if options.queries and width != checkpoint.dimension:
-        raise OptionError(
-            "--vectors",
-            f"{options.vectors}: {width} dimensions, but queries would have {checkpoint.dimension}",
-        )
-    return vectors
-
-
 def _evaluate(
-    options: EvaluationOptions, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Loaded
+    options: EvaluationOptions, judgements: Judgements, loaded: Loaded
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -283,14 +224,15 @@ def _evaluate(
         The report, and whether every document could be read.
     """
     with TemporaryDirectory() as folder:
-        embedded, blocks = _read_corpus(options, read, loaded, Path(folder, "corpus"))
+        kept = _keep_blocks(options.corpus, options.blocks or Path(folder, "corpus"), loaded)
+        embedded = embed_encoded_corpus(kept, loaded.encoder)
         queries = embedded
         if options.queries:
             encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
             space = None if embedded.aligned is None else embedded.aligned.space
             queries = embed_encoded_corpus(encoded, loaded.encoder, space)
         vectors = Vectors(embedded, queries)
-        systems = _make_systems(options, vectors, blocks, loaded.checkpoint)
+        systems = _make_systems(options, vectors, kept, loaded.checkpoint)
         report: Report = {
             "documents": len(embedded.ids),
             "tokens": int(embedded.tokens.sum()),
@@ -302,21 +244,10 @@ def _evaluate(
     return report, not (embedded.skipped or queries.skipped)
 
 
-def _read_corpus(
-    options: EvaluationOptions, read: EmbeddedCorpus | None, loaded: Loaded, folder: Path
-) -> tuple[EmbeddedCorpus, CorpusBlocks | None]:
-    """Return vectors and block vectors, encoded into --blocks or `folder` if they are not given."""
-    if read is not None and not options.blocks:
-        return read, None
-    encoded = _keep_blocks(options.corpus, options.blocks or folder, loaded)
-    embedded = read or embed_encoded_corpus(encoded, loaded.encoder)
-    return embedded, find_blocks(encoded, embedded.ids)
-
-
 def _make_systems(
     options: EvaluationOptions,
     vectors: Vectors,
-    blocks: CorpusBlocks | None,
+    kept: EncodedCorpus,
     checkpoint: Checkpoint,
 ) -> list[System]:
     own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files))
@@ -325,6 +256,7 @@ def _make_systems(
         own.append(
             rerank_longmatch_system(own[-1], vectors, options.files, reranker, options.rerank)
         )
+    blocks = find_blocks(kept, vectors.corpus.ids)
     return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
 
 
@@ -333,8 +265,7 @@ def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
         return keep_blocks(corpus, blocks, loaded.encoder, progress)
 
 
-_WITHOUT_MENTIONS = "retrieval_without_mentions"
-_TASKS = ("retrieval", _WITHOUT_MENTIONS, "pairs")
+_TASKS = ("retrieval", "pairs")
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -356,8 +287,7 @@ def _heading(task: str, report: Mapping[str, Any]) -> str:
     if task == "pairs":
         what = f"{report['pairs']} pairs, thresholds chosen on {report['threshold_chosen_on']}"
     else:
-        which = " without mentions" if task == _WITHOUT_MENTIONS else ""
-        what = f"Retrieval{which}, {report['queries']} queries, {report['judgements']} judgements"
+        what = f"Retrieval, {report['queries']} queries, {report['judgements']} judgements"
     return f"{what}; 95 % intervals in brackets, p against {report['reference']}"
 
 

@@ -1,4 +1,4 @@
-"""`longmatch lab`: checkpoints are made, trained and exported, and corpora made for them."""
+"""`longmatch lab`: checkpoints are made, trained and exported; data sets become corpora."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -39,13 +39,13 @@ from service.cli.opening import load
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
 from service.cli.progress import printable, show_progress, show_training
 from training.data.corpus import describe
+from training.data.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.data.files import (
     CorpusFiles,
     EncoderJob,
     RerankJob,
     Start,
     TrainingJob,
-    check_classes,
     find_corpus_files,
     given_files,
     read_recipe,
@@ -55,10 +55,6 @@ from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.errors import TrainingRecipeError
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
-from training.sources.feedback_corpus import MIN_QUERIES, write_feedback_corpus
-from training.sources.linked_corpus import CorpusOptions
-from training.sources.make_corpus import KINDS, check_sources
-from training.sources.make_corpus import make_corpus as make_linked_corpus
 
 if TYPE_CHECKING:
     from training.export.export import Gate
@@ -72,11 +68,10 @@ StartOption = Annotated[
 ]
 
 lab = typer.Typer(
-    help="Make, train and export checkpoints, and make corpora to train them on.",
+    help="Make, train and export checkpoints; make corpora of published data sets.",
     no_args_is_help=True,
 )
 
-_DEFAULTS = CorpusOptions()
 _REPORTED = ("semantic", "hybrid")  # modes of search
 _OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
@@ -121,29 +116,23 @@ def export(
         Path | None,
         typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
     ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option(help="Judgements of the corpus, TREC or BEIR.")
-    ] = None,
 ) -> None:
     """Export a checkpoint to ONNX.
 
     Fails if a graph does not compute what the model does, or if int8 or fp16 keep less than 98 % of
-    the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
+    the 10 nearest neighbours of fp32.
     """
     require_extra("train", "lab export")
     opened = open_checkpoint(checkpoint, option="CHECKPOINT")
     check_weights(checkpoint, "CHECKPOINT")
     check_output_folder(checkpoint, "CHECKPOINT")
     check_precisions(precision)
-    if qrels and not corpus:
-        raise OptionError("--qrels", "needs --corpus, the documents that are judged")
     if corpus:
         check_corpus(corpus, "--corpus")
-    judgements = read_option("--qrels", read_qrels, qrels) if qrels else {}
     if set(precision) == {"fp32"}:
         _export(opened, precision)
         return
-    sample = sample_corpus(corpus, judgements, limit=DOCUMENTS) if corpus else sample_stdlib()
+    sample = sample_corpus(corpus, limit=DOCUMENTS) if corpus else sample_stdlib()
     _export(opened, precision, quality_gate(lambda: sample))
 
 
@@ -234,39 +223,6 @@ def train(
 
 
 lab.command("fit-calibration")(fit_calibration)
-
-
-@lab.command("make-corpus")
-def make_corpus(
-    kind: Annotated[str, typer.Argument(help=f"{' or '.join(KINDS)}.")],
-    sources: Annotated[
-        list[Path], typer.Argument(help="Corpora for titles; folders of pages for html.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
-    min_words: Annotated[
-        int, typer.Option(min=1, help="Leave out documents with fewer words.")
-    ] = _DEFAULTS.min_words,
-    mask_titles: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of links whose names are removed from texts.")
-    ] = _DEFAULTS.mask_titles,
-) -> None:
-    """Make a corpus with links, to train on, of documents that name or link to one another."""
-    known = next((each for each in KINDS if each == kind), None)
-    if known is None:
-        raise OptionError("KIND", f"{kind!r} is none of {', '.join(KINDS)}")
-    check_new_path(output)
-    try:
-        check_sources(known, sources)
-    except CorpusError as error:
-        raise OptionError("SOURCES", error) from error
-    options = CorpusOptions(min_words=min_words, mask_titles=mask_titles)
-    with show_progress(console) as progress:
-        counts = make_linked_corpus(known, sources, output, options, progress)
-    parts = ", ".join(f"{number} {part}" for part, number in counts["links of parts"].items())
-    console.print(
-        f"{output}: {counts['documents']} documents, {counts['words']} words, "
-        f"{counts['links']} links ({parts}); counts.json says what was left out"
-    )
 
 
 @lab.command()
@@ -373,15 +329,9 @@ def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
 
 
 def _describe(quality: Quality) -> str:
-    text = (
+    return (
         f"keeps {quality.neighbours:.2%} of the neighbours of fp32 on {quality.documents} of "
         f"{quality.corpus_documents} documents of {quality.corpus}, {quality.tokens:,} tokens"
-    )
-    if quality.ndcg is None:
-        return text
-    return (
-        f"{text}; nDCG@10 {quality.ndcg:.4f}, fp32 {quality.ndcg_fp32:.4f}, "
-        f"over {quality.queries} queries"
     )
 
 
@@ -462,8 +412,6 @@ def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
                 getattr(objective, "pairs", None) == "given" for objective in recipe.objectives
             )
             check_rerank_files(job.files, given=given)
-        if recipe.learns_from_classes:
-            check_classes(job.files)
         for files in job.files:
             check_pair_files(files, allow_shared=job.allow_shared)
         if pretrains(recipe):

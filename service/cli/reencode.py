@@ -67,9 +67,9 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable, show_progress
+from training.data.corpus_folder import read_learned
+from training.data.feedback_corpus import HELD_OUT
 from training.jobs.output import TRAINING
-from training.sources.corpus_folder import read_learned
-from training.sources.feedback_corpus import HELD_OUT
 
 _WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
 RECORD, DIVISION = "record of training", "division of training"

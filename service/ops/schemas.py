@@ -97,7 +97,7 @@ class KindBody(BaseModel):
     """The calibration of one kind of score."""
 
     method: str | None = nullable(
-        "How the map to probabilities was fitted: `platt` or `isotonic`; null without a map."
+        "How the map to probabilities was fitted: `platt`; null without a map."
     )
     calibration_error: float | None = nullable(
         "Expected calibration error of the map on corpora that it was not fitted on; on queries, "
@@ -170,8 +170,8 @@ def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
 
 def _kind(fitted: FittedMap | None, measured: NullDistribution | None) -> KindBody:
     return KindBody(
-        method=None if fitted is None else fitted.method,
-        calibration_error=None if fitted is None else fitted.errors[fitted.method].equal_mass,
+        method=None if fitted is None else "platt",
+        calibration_error=None if fitted is None else fitted.error.equal_mass,
         documents=None if measured is None else measured.documents,
         thresholds=[
             ThresholdBody.model_validate(threshold, from_attributes=True)

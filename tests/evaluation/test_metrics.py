@@ -1,24 +1,32 @@
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.arrays import Float64
+from encoder.arrays import Float32, Float64
 from evaluation import metrics
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
-from evaluation.systems import DEPTH
+from evaluation.systems import DEPTH, Run, rank, vector_system
 from index.errors import CorpusError
-from index.vectors.faiss.faiss_index import train_faiss_index
-from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
+from index.vectors.vector_index import NO_VECTOR
 from tests.kit.index_fixtures import unit_vectors
+
+
+def rank_exactly(
+    ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
+) -> Run:
+    every = np.concatenate([vectors, queries])
+    rows = np.arange(len(vectors), len(every), dtype=np.int64)
+    return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
 
 
 def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
     vectors = unit_vectors(300, seed=0)
     ids = [f"d{n}" for n in range(300)]
-    run = metrics.rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
+    run = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
     cosines = vectors @ vectors[3]
     expected = [n for n in np.argsort(-cosines).tolist() if n != 3][:DEPTH]
     assert run.rows[0].tolist() == expected
@@ -30,7 +38,7 @@ def test_measures_by_hand() -> None:
     """Run b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
     angles = np.array([0.0, 0.1, 0.2, 0.3])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    run = metrics.rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
     values = metrics.evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
     gain = 2 / math.log2(3) + 1 / math.log2(4)
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
@@ -43,30 +51,13 @@ def test_measures_by_hand() -> None:
 def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20, seed=0)
     ids = [f"d{n}" for n in range(20)]
-    both = metrics.rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
-    alone = metrics.rank_exactly(ids, vectors, ["d0"], vectors[[0]])
+    both = rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
+    alone = rank_exactly(ids, vectors, ["d0"], vectors[[0]])
     qrels = {"d0": {"d1": 1}}
     assert (alone.rows.shape, alone.rows[0][-1]) == ((1, 20), NO_VECTOR)  # fewer than the depth
     assert metrics.evaluate_run(both, ids, qrels) == metrics.evaluate_run(alone, ids, qrels)
     with pytest.raises(CorpusError, match="no query has a judgement"):
         metrics.evaluate_run(both, ids, {"x": {"y": 1}})
-
-
-def test_recall_against_exact_search() -> None:
-    vectors = unit_vectors(6_000, seed=0, dimension=32)
-    small = metrics.measure_index(vectors[:1_000], vectors[:50])
-    assert (small.recall_at_10, small.nlist) == (1.0, 1)
-    large = metrics.measure_index(vectors, vectors[:50])
-    assert large.nlist > 1
-    assert 0.2 < large.recall_at_10 < 1.0  # random vectors are the hardest there are
-
-
-def test_equal_neighbours_count_whichever_is_found() -> None:
-    vectors = np.repeat(unit_vectors(4, seed=0), 30, axis=0)
-    ids = np.arange(len(vectors), dtype=np.int64)
-    index = train_faiss_index(vectors, 4, DEFAULT_PRECISION)
-    index.change(ids, vectors)
-    assert metrics.recall_against_exact(index, vectors, vectors[::30]) == 1.0
 
 
 LABELS = np.array([False, False, True, False, True, True])

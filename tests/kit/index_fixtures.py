@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
@@ -33,12 +32,6 @@ def unit_vectors(count: int, *, seed: int, dimension: int = DIMENSION) -> Float3
     vectors = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
-
-
-def aligned_of(vectors: Float32) -> AlignedCorpus:
-    """Align documents of one block each, their vector: the alignment score is the cosine from 0."""
-    space = neutral_space(vectors.shape[1])
-    return join_aligned(space, [space.project(row) for row in vectors[:, np.newaxis]])
 
 
 @pytest.fixture

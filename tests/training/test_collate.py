@@ -155,9 +155,9 @@ def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> 
     assert sampled[0] == sampled[2] != sampled[1]
 
 
-def test_classes_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:
+def test_labels_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:
     model, labels = load_model(load_checkpoint(tiny_colde)), [1, 1, 1, 1, 0, 0]
-    table = {"kind": "supcon", "groups": "classes", "temperature": 0.5}
+    table = {"kind": "supcon", "temperature": 0.5}
     spec = sampling.LabelBatch(CUT, np.array(labels))
     made = objective_of(table, lambda _: spec, reader, model.config)
     task = made.sample(step_generator(0, 1))

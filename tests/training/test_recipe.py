@@ -56,10 +56,6 @@ def test_every_recipe_that_ships_is_read(path: Path) -> None:
             SMALL + '[[objective]]\nkind = "pairs"\nloss = "cosine"\namplifier = 6.0',
             'amplifier goes with loss = "cross_entropy", and only then',
         ),
-        (
-            SMALL + "documents_per_class = 2",
-            'documents_per_class goes with groups = "classes", and only then',
-        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:

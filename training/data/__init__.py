@@ -1,1 +1,1 @@
-"""What a training step reads, in NumPy: corpora, splits, samplers."""
+"""What a training step reads, in NumPy: corpora, splits, samplers; folders of corpora."""

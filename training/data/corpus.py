@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from encoder.arrays import Int64
 from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.judgements import PARTS, PairRows, Qrels, read_qrels
 from index.errors import CorpusError
-from training.data.files import CorpusFiles, read_classes
+from training.data.files import CorpusFiles
 from training.data.pair_files import (
     LEFT_OUT,
     TRAIN,
@@ -74,8 +74,6 @@ class TrainingCorpus:
         pairs: of the training part.
         valid_pairs: of the validation part.
         judgements: of queries of the validation part, over all documents.
-        classes: Int64[N], equal for documents of one class; -1 for those without one, and for all
-            if classes are not read.
         found: counts.
     """
 
@@ -87,7 +85,6 @@ class TrainingCorpus:
     pairs: PairRows
     valid_pairs: PairRows
     judgements: Qrels
-    classes: Int64
     found: Found
 
     def rows(self, part: int) -> Int64:
@@ -105,7 +102,6 @@ def read_training_data(
     seed: int = 0,
     *,
     allow_shared: bool = False,
-    classes: bool = False,
 ) -> tuple[TrainingCorpus, ...]:
     """Read what is known of the documents of corpora, and check for data leakage.
 
@@ -113,7 +109,6 @@ def read_training_data(
         seed: of the parts of documents to which no file gives one.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts;
             they are counted.
-        classes: whether to read the classes of documents, too.
     """
     if not corpora:
         raise CorpusError("there is no corpus to train with")
@@ -148,7 +143,7 @@ def read_training_data(
         )
     if sum(corpus.found.documents["train"] for corpus in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")
-    return tuple(map(_with_classes, data)) if classes else data
+    return data
 
 
 def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
@@ -156,7 +151,7 @@ def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
     digest = hashlib.sha256()
     for corpus in data:
         digest.update("\n".join([*corpus.encoded.ids, *corpus.encoded.hashes, ""]).encode())
-        for array in (corpus.parts, corpus.link_ends, corpus.links, corpus.classes):
+        for array in (corpus.parts, corpus.link_ends, corpus.links):
             digest.update(array.tobytes())
         for pairs in (corpus.pairs, corpus.valid_pairs):
             digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
@@ -238,17 +233,8 @@ def _training_corpus(
         pairs=pairs[TRAIN],
         valid_pairs=pairs[VALID],
         judgements=judgements,
-        classes=np.full(len(parts), -1, dtype=np.int64),
         found=found,
     )
-
-
-def _with_classes(corpus: TrainingCorpus) -> TrainingCorpus:
-    """Return a corpus with the classes of its documents, numbered in the order of their names."""
-    label_of = read_classes(corpus.files.corpus)
-    number_of = {label: number for number, label in enumerate(sorted(set(label_of.values())))}
-    numbers = [number_of[label_of[name]] if name in label_of else -1 for name in corpus.encoded.ids]
-    return replace(corpus, classes=np.array(numbers, dtype=np.int64))
 
 
 def _place_links(

@@ -3,7 +3,6 @@
 import math
 import re
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from evaluation.judgements import PARTS, read_splits
-from index.corpus.reader import read_corpus
-from index.document import Document
+from evaluation.judgements import PARTS
 from index.errors import CorpusError
 
 if TYPE_CHECKING:
     from training.recipe import TrainingRecipe
-
-CLASS = "class"  # the metadata field that holds the class of a document
 
 _LINES = (".jsonl", ".jsonl.gz")
 _PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
@@ -135,43 +130,6 @@ def part_in_name(path: Path) -> str | None:
     """Return the part that a file of pairs is for by its name (`pairs.valid.jsonl`), if any."""
     found = _PART_IN_NAME.search(path.name)
     return found.group(1) if found else None
-
-
-def read_classes(corpus: Path) -> dict[str, str]:
-    """Return the classes, by id, of the documents with the field `class` in their metadata."""
-    classes: dict[str, str] = {}
-    for document in read_corpus(corpus):
-        if not isinstance(document, Document) or document.metadata.get(CLASS) in (None, ""):
-            continue
-        value = document.metadata[CLASS]
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            kind = type(value).__name__
-            raise CorpusError(
-                f"{corpus}: {CLASS} of {document.id!r} must be a text or an integer, not {kind}"
-            )
-        classes[document.id] = str(value)
-    return classes
-
-
-def check_classes(files: Sequence[CorpusFiles]) -> None:
-    """Check that a corpus has two classes of at least two documents each that training may see."""
-    found = 0
-    for file in files:
-        classes = read_classes(file.corpus)
-        splits = read_splits(file.splits) if file.splits else dict.fromkeys(classes, PARTS[0])
-        trained = [label for name, label in classes.items() if splits.get(name) == PARTS[0]]
-        if sum(count > 1 for count in Counter(trained).values()) > 1:
-            return
-        found += len(trained)
-    if not found:
-        raise CorpusError(
-            f"the recipe learns from classes, and no document for training has the metadata "
-            f"field {CLASS!r}"
-        )
-    raise CorpusError(
-        "the recipe learns from classes, and no corpus has two of at least two documents for "
-        "training each"
-    )
 
 
 def given_files(

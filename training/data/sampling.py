@@ -411,18 +411,9 @@ Linked = Callable[[int], Int64]  # a row -> the rows it is related to
 _NOTHING: Int64 = np.empty(0, dtype=np.int64)
 
 
-def sample_sections(
-    sources: Sequence[TrainingSource], size: int, parts: int, random: np.random.Generator
-) -> LabelBatch:
-    """Sample documents, each with a label of its own; only their blocks are needed.
-
-    Args:
-        size: minimum number of sections; every document is complete.
-        parts: sections of a document; a document of fewer blocks has as many sections.
-    """
-    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
-    groups = ([row] for row in random.permutation(source.rows).tolist())
-    return _labelled(source, enumerate(groups), size, parts, random)
+def unrelated(_: int) -> Int64:
+    """Return the rows that a row is related to where only its own sections count: none."""
+    return _NOTHING
 
 
 def sample_labels(
@@ -440,7 +431,7 @@ def sample_labels(
     Args:
         size: minimum number of sections; every group is complete.
         parts: sections of a document; 1 leaves documents whole.
-        linked: of each corpus, the related documents; its links when not given.
+        linked: of each corpus, the related documents (`unrelated`: none); its links when not given.
     """
     linked = linked or [source.corpus.linked for source in sources]
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
@@ -448,58 +439,7 @@ def sample_labels(
     source = choose_source(sources, counts, "documents", random)
     of_source = linked[_place(source, sources)]
     groups = _groups(source, of_source, random, alone=not any(known))
-    return _labelled(source, enumerate(groups), size, parts, random)
-
-
-def class_members(corpus: TrainingCorpus) -> list[Int64]:
-    """Return the rows of the training part of each class that has at least two of them.
-
-    Returns:
-        Rows of each class; nothing if there are fewer than two such classes: one alone has no
-        negatives.
-    """
-    rows = corpus.rows(TRAIN)
-    classes = corpus.classes[rows]
-    members = [rows[classes == label] for label in np.unique(classes[classes >= 0])]
-    shared = [group for group in members if len(group) > 1]
-    return shared if len(shared) > 1 else []
-
-
-def sample_classes(
-    sources: Sequence[TrainingSource],
-    members: Sequence[Sequence[Int64]],
-    size: int,
-    random: np.random.Generator,
-    parts: int = 2,
-    per_class: int = 4,
-) -> LabelBatch:
-    """Sample documents of several classes, cut into sections: one label for each class.
-
-    A class is drawn with the share that it has of the documents, which the random batches of the
-    paper amount to (CoLDE, section 3.3), but none again before all others; it brings `per_class`
-    documents, so that the batch has several of each class, and of two classes at least.
-
-    Args:
-        members: of each corpus, `class_members`.
-        size: minimum number of sections; every document is complete.
-        parts: sections of a document; 1 leaves documents whole.
-        per_class: documents of a class at a time; fewer where the class has no more.
-    """
-    counts = [sum(map(len, group)) for group in members]
-    source = choose_source(sources, counts, "classes", random)
-    groups = _class_groups(members[_place(source, sources)], per_class, random)
-    return _labelled(source, groups, size, parts, random, fewest=2)
-
-
-def _class_groups(
-    members: Sequence[Int64], per_class: int, random: np.random.Generator
-) -> Iterator[tuple[int, list[int]]]:
-    left = [random.permutation(rows).tolist() for rows in members]
-    while any(left):
-        owners = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
-        for label in dict.fromkeys(random.permutation(owners).tolist()):
-            yield label, left[label][:per_class]
-            left[label] = left[label][per_class:]
+    return _labelled(source, groups, size, parts, random)
 
 
 def matching_pairs(corpus: TrainingCorpus) -> Linked:
@@ -531,17 +471,15 @@ def _groups(
 
 def _labelled(
     source: TrainingSource,
-    groups: Iterable[tuple[int, list[int]]],
+    groups: Iterable[list[int]],
     size: int,
     parts: int,
     random: np.random.Generator,
-    *,
-    fewest: int = 1,
 ) -> LabelBatch:
-    """Cut groups into sections until there are `size` of them, and `fewest` labels."""
+    """Cut groups into sections until there are `size` of them."""
     chosen: list[DocumentSlice] = []
     labels: list[int] = []
-    for label, group in groups:
+    for label, group in enumerate(groups):
         for row in group:
             starts = source.section_starts.get(row, ())
             cut = cut_blocks(source.blocks(row), parts, random, starts)
@@ -549,7 +487,7 @@ def _labelled(
                 source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
             ]
             labels += [label] * len(cut)
-        if len(chosen) >= size and len(set(labels)) >= fewest:
+        if len(chosen) >= size:
             break
     return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))
 
@@ -598,18 +536,16 @@ def sampler_of(
     parameters = objective.parameters
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)
-    if parameters.get("groups") == "classes":
-        members = [class_members(source.corpus) for source in sources]
-        per_class = parameters["documents_per_class"]
-        return lambda random: sample_classes(sources, members, size, random, parts, per_class)
-    linked = None
-    if parameters.get("groups") == "pairs":
+    linked: list[Linked] | None = None
+    if objective.kind == "sections":
+        linked = [unrelated] * len(sources)
+    elif parameters.get("groups") == "pairs":
         linked = [matching_pairs(source.corpus) for source in sources]
     samplers: dict[str, Sampler] = {
         "pairs": lambda random: sample_pairs(sources, size, random),
         "links": lambda random: sample_links(sources, size, hard, random),
         "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
-        "sections": lambda random: sample_sections(sources, size, parts, random),
+        "sections": lambda random: sample_labels(sources, size, random, parts, linked),
         "halves": lambda random: sample_halves(sources, size, hard, random),
         "distil": lambda random: sample_neighbours(sources, size, random),
     }

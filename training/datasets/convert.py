@@ -8,15 +8,7 @@ from typing import Any
 
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.beir import check_beir, read_beir
-from training.datasets.citations import check_citations, read_citations
-from training.datasets.dataset import DataSet, paired_ids
-from training.datasets.news import find_news, read_news
-from training.datasets.plagiarism import check_plagiarism, read_plagiarism
-from training.datasets.text_pairs import find_text_pairs, read_text_pairs
-from training.datasets.trec import find_collection, read_collection
-from training.datasets.wikipedia import check_articles, read_similar_articles
-from training.sources.corpus_folder import (
+from training.data.corpus_folder import (
     new_folder,
     record_of,
     write_counts,
@@ -25,6 +17,14 @@ from training.sources.corpus_folder import (
     write_records,
     write_splits,
 )
+from training.datasets.beir import check_beir, read_beir
+from training.datasets.citations import check_citations, read_citations
+from training.datasets.dataset import DataSet, paired_ids
+from training.datasets.news import find_news, read_news
+from training.datasets.plagiarism import check_plagiarism, read_plagiarism
+from training.datasets.text_pairs import find_text_pairs, read_text_pairs
+from training.datasets.trec import find_collection, read_collection
+from training.datasets.wikipedia import check_articles, read_similar_articles
 
 UNCLEAR = "unclear: ask those who distribute it"
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
+from training.data.corpus_folder import part_by_hash, unit_hash
 from training.datasets.lines import one_file_a_part, read_columns, read_label
-from training.sources.corpus_folder import part_by_hash, unit_hash
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]

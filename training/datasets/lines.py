@@ -92,10 +92,8 @@ def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield where, record
 
 
-def text_field(record: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
+def text_field(record: dict[str, Any], name: str, where: str) -> str:
     """Return a field that is text, or a number where an id is asked for."""
-    if name not in record and default is not None:
-        return default
     value = record.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

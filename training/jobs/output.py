@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms.term_channel import TermChannel
+from training.data.corpus_folder import new_folder, read_learned, write_learned
 from training.data.files import EncoderJob, Start, TrainingJob
 from training.jobs.fit_search import SearchFit
 from training.recipe import pretrains
-from training.sources.corpus_folder import new_folder, read_learned, write_learned
 
 if TYPE_CHECKING:
     from training.export.export import Gate

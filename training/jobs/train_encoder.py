@@ -76,7 +76,6 @@ def prepare_data(
         encoded,
         recipe.seed,
         allow_shared=job.allow_shared,
-        classes=recipe.learns_from_classes,
     )
 
 

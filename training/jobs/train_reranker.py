@@ -14,6 +14,7 @@ from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_
 from evaluation.judgements import Qrels
 from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
+from training.data.corpus_folder import new_folder
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
     QUERIES,
@@ -30,7 +31,6 @@ from training.jobs.output import RUN, TrainingReport, make_report, write_report
 from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
-from training.sources.corpus_folder import new_folder
 
 if TYPE_CHECKING:
     from training.progress import TrainingProgress

@@ -92,7 +92,6 @@ def refusal(*arguments: object) -> str:
         ("{ steps = 12 }", "{}", "budget: takes seconds or steps"),
         ("begin_as_mean = false", "begin_as_men = false", "create.begin_as_men"),
         ("8 } }", '8 }, objective = [{ kind = "wp" }] }', "wp is pretraining, which has a table"),
-        ('"links"', '"supcon", groups = "classes"', "learns from classes, and no document"),
     ],
 )
 def test_a_wrong_plan_is_refused_before_the_work(

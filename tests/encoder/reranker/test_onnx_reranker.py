@@ -28,7 +28,7 @@ from training.export.create import create_reranker, load_reranker_model, read_re
 from training.export.export_reranker import export_reranker, score_with_model
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
-ERRORS = {"platt": MapError(0.5, 0.1, 0.1, 0.05)}
+ERROR = MapError(0.5, 0.1, 0.1, 0.05)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     rule = score_fusion.ScoreFusion(
         encoder="abc",
         weights={"semantic": score_fusion.FusionWeights(0.3, 0.5)},
-        maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERRORS)},
+        maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERROR)},
         fitted_on=(FittedOn("small valid", 40, 20, "0" * 64),),
     )
     score_fusion.write_score_fusion(checkpoint, rule)

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -94,44 +95,22 @@ TOKENS = st.lists(st.integers(0, 3), max_size=30)
 TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
-def found(table: title_matcher.TitleMatcher, tokens: list[int]) -> set[int]:
-    runs = table.find(title_matcher.token_items(np.array(tokens, dtype=np.int64)))
-    return {hashed for _, _, hashes in runs for hashed in hashes.tolist()}
-
-
-def test_a_title_that_is_too_long_is_left_out() -> None:
-    longest = list(range(title_matcher.MAX_TITLE_TOKENS))
-    assert found(title_matcher.match_token_titles([longest]), [7, *longest, 7])
-    assert not len(title_matcher.match_token_titles([[*longest, 7]]))
-    for tokens in ([], [1], [1, 2, 3]):
-        assert (
-            found(title_matcher.NO_TITLES, tokens)
-            == found(title_matcher.match_token_titles([[5, 6]]), tokens)
-            == set()
-        )
-
-
-def test_of_some_titles_only_they_are_found() -> None:
-    table = title_matcher.match_token_titles([[1], [2, 3], [4]])
-    kept = np.array([True, False, True])
-    assert found(table.only(kept), [1, 2, 3, 4]) == set(table.hashes[kept].tolist())
-    assert found(table.only(np.zeros(3, dtype=np.bool_)), [1, 2, 3, 4]) == set()
+def items_of(tokens: Iterable[int]) -> np.ndarray:
+    return np.array(list(tokens), dtype=np.uint64) + np.uint64(1)
 
 
 @given(TITLES, TOKENS)
 def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
-    table = title_matcher.match_token_titles(titles)
+    table = title_matcher.match_titles(map(items_of, titles))
     places = [
-        (int(title_matcher.match_token_titles([title]).hashes[0]), len(title), start)
+        (int(title_matcher.match_titles([items_of(title)]).hashes[0]), len(title), start)
         for title in {tuple(title) for title in titles if title}
         for start in range(len(tokens) - len(title) + 1)
         if tokens[start : start + len(title)] == list(title)
     ]
     assert sorted(
         (hashed, length, start)
-        for length, starts, hashes in table.find(
-            title_matcher.token_items(np.array(tokens, dtype=np.int64))
-        )
+        for length, starts, hashes in table.find(items_of(tokens))
         for start, hashed in zip(starts.tolist(), hashes.tolist(), strict=True)
     ) == sorted(places)
 

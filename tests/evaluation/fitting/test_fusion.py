@@ -1,30 +1,21 @@
 """The fusion is fitted on judgements: its weights, and the alignment score to expect."""
 
-import json
-import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from encoder.checkpoint import load_checkpoint
 from evaluation.fitting import fusion
 from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
 from index.search.score import (
-    DEFAULT_RULE,
     ChannelStatistics,
     ChannelWeights,
     LinearFusion,
     NullStatistics,
-    read_fusion,
 )
-from tests.kit.corpora import write_two_topics
 
 EVEN = NullStatistics(200, 19_900, *[ChannelStatistics(0.1, 0.1, 0.2)] * 3)
 
@@ -132,66 +123,9 @@ def test_a_channel_counts_by_its_spread_in_each_corpus() -> None:
     assert surface.hybrid[1] == pytest.approx(surface.hybrid[0])
 
 
-def test_a_fit_is_described_with_each_corpus_left_out() -> None:
-    vector, words = [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0]
-    corpora = {
-        "first": corpus("a", vector, words, [np.nan, 0.9, 0.1, 0.1]),
-        "other": corpus("b", vector, words, [np.nan, 0.1, 0.9, 0.1]),
-    }
-    line = fusion.fit_expected(list(corpora.values()))
-    ndcg = fusion.measure_weights(list(corpora.values()), line)
-    found = fusion.describe(corpora, ndcg, line)
-    known = list(corpora.values())
-    assert found["rule"] == asdict(fusion.choose_rule(ndcg, known, line))
-    modes = {"vector", "semantic", "lexical", "hybrid, not aligned", "hybrid"}
-    assert {name: set(figures) for name, figures in found["nDCG@10"].items()} == {
-        "first": modes,
-        "other": modes,
-    }
-    without = fusion.choose_rule(ndcg.without(0), known[1:], line)
-    figures = fusion.mode_figures(corpora["first"], without)
-    expected = {mode: figures[mode] for mode in ("semantic", "hybrid")}
-    weights = {"hybrid": asdict(without.hybrid), "semantic": asdict(without.semantic)}
-    expected["weights"] = weights
-    assert found["fitted without it"]["first"] == expected
-    by_weight = found["semantic mode by weight of the vector"]["other"]
-    assert list(by_weight) == [f"{weight:g}" for weight in fusion.SEMANTIC_VECTOR]
-    assert list(by_weight.values()) == pytest.approx(ndcg.semantic[1], abs=1e-4)
-    alone = fusion.describe({"first": corpora["first"]}, ndcg.without(1), line)
-    assert alone["fitted without it"] == {}
-
-
 def test_blocks_that_are_not_aligned_are_refused() -> None:
     vectors = np.eye(2, dtype=np.float32)
     embedded = EmbeddedCorpus(("a", "b"), vectors, np.ones(2, int), np.ones(2, int), 0)
     task = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4).task
     with pytest.raises(ValueError, match="not aligned"):
         fusion.score_corpus(embedded, task, lexical_system(["some text", "some other"]))
-
-
-def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        write_two_topics(tmp_path / "data" / name, ["valid"] * 3 + ["test"], [])
-    checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-    command = typer.Typer()
-    command.command()(fusion.main)
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(command, arguments)
-
-    given = ("--data", str(tmp_path / "data"), "--checkpoint", str(checkpoint))
-    given = (*given, "--blocks", str(tmp_path / "blocks"))
-    mean = run(*given, "--mean")
-    assert mean.exit_code == 0, mean.stderr
-    assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
-    assert {path.name for path in (tmp_path / "blocks").iterdir()} == {"one", "other"}
-    written = run(*given, "--write")
-    assert written.exit_code == 0, written.stderr
-    report = json.loads(written.stdout)
-    assert asdict(read_fusion(load_checkpoint(checkpoint))) == report["rule"]
-    refused = run(*given, "--mean", "--write")
-    assert refused.exit_code == 2
-    assert "--mean cannot be combined with --write" in refused.stderr
-    line = json.loads(mean.stdout)["rule"]["expected_slope"]
-    assert line != report["rule"]["expected_slope"]

@@ -307,7 +307,7 @@ def test_a_measured_corpus_by_the_map() -> None:
 def test_a_calibration_is_of_one_kind_of_score() -> None:
     (score,) = calibrate_scores(BY_RATE, "lexical", [0.5])
     assert (score.probability, score.false_positive_rate) == (None, None)
-    nothing, known = (None, None), (FittedMap(Logistic(1.0, -2.0), {"platt": ERROR}), TABLE)
+    nothing, known = (None, None), (FittedMap(Logistic(1.0, -2.0), ERROR), TABLE)
     assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
     assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 

@@ -11,12 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.alignment.space import open_space
 from encoder.checkpoint import load_checkpoint
-from evaluation.block_archive import read_block_archive
 from index.directory.data_directory import open_data_directory
-from index.embed import read_aligned_corpus, read_embedded_corpus
-from index.errors import CorpusError
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
 from tests.kit.forking import fork
@@ -142,28 +138,15 @@ def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> No
     assert [match["title"] for match in json.loads(answer.out)["matches"]] == ["Paper 3"]
 
 
-def test_embed_with_and_without_blocks(
-    longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
-) -> None:
-    file, plain = tmp_path / "blocks.npz", tmp_path / "plain.npz"
-    assert longmatch("embed", corpus, "-o", file, "--blocks", tmp_path / "kept").status == 0
-    assert longmatch("embed", corpus, "-o", plain).status == 0
-    embedded = read_aligned_corpus(file)
-    assert embedded.aligned is not None
-    # Three documents are too few for a space of their own.
-    space = open_space(load_checkpoint(tiny_checkpoint))
-    np.testing.assert_array_equal(embedded.aligned.space.projection, space.projection)
-    archive = read_block_archive(tmp_path / "kept")
-    lengths = {len(archive.vectors(row)) for row in range(3)}
-    assert {len(blocks) for blocks in embedded.aligned} == lengths
-    of_texts = read_embedded_corpus(plain)
-    assert list(of_texts.ids) == ["deep/music.txt", "page.html", "rivers.md"]
-    np.testing.assert_allclose(embedded.vectors, of_texts.vectors, atol=1e-3)
-    exact = tmp_path / "fp32.npz"
-    assert longmatch("embed", corpus, "-o", exact, "--precision", "fp32").status == 0
-    assert not np.array_equal(read_embedded_corpus(exact).vectors, of_texts.vectors)
-    with pytest.raises(CorpusError, match=r"plain\.npz: holds no block vectors"):
-        read_aligned_corpus(plain)
+def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    vectors = {}
+    for precision in ("int8", "fp32"):
+        file = tmp_path / f"{precision}.npz"
+        assert longmatch("embed", corpus, "-o", file, "--precision", precision).status == 0
+        with np.load(file) as arrays:
+            assert arrays["ids"].tolist() == ["deep/music.txt", "page.html", "rivers.md"]
+            vectors[precision] = arrays["vectors"]
+    assert not np.array_equal(vectors["int8"], vectors["fp32"])
 
 
 @pytest.mark.parametrize("content", [None, "\n \n"])

@@ -1,24 +1,16 @@
 """`longmatch evaluate` with judgements, baselines, pairs, splits and pictures."""
 
 import json
-import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 import pytest
 
-from encoder.checkpoint import load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import BASELINES
-from index.embed import EmbeddedCorpus, write_embedded_corpus
-from index.search.score import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines, write_pairs
-from tests.kit.index_fixtures import aligned_of, unit_vectors
 
 OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
 TOPICS = {
@@ -59,15 +51,11 @@ def report_of(answer: Answer) -> dict[str, Any]:
     return report
 
 
-def test_evaluate(longmatch: Run, evaluate: Evaluate) -> None:
+def test_evaluate(evaluate: Evaluate) -> None:
     report = report_of(evaluate("qrels.tsv", "--json"))
     assert (report["queries"], report["documents"], report["precision"]) == (12, 12, "int8")
     assert 0 <= report["nDCG@10"] <= 1
     assert report["recall@100"] == 1.0  # a hundred is more than there are
-    assert report["index_against_exact_search"]["recall_at_10"] == 1.0
-    longmatch("embed", "corpus.jsonl", "-o", "v.npz", "--blocks", "kept")
-    again = report_of(evaluate("qrels.tsv", "--vectors", "v.npz", "--json"))
-    assert again == report
 
 
 def test_all_baselines_on_queries_and_pairs(evaluate: Evaluate) -> None:
@@ -112,34 +100,6 @@ def test_a_mode_is_measured_with_its_first_stage(evaluate: Evaluate, mode: str, 
     assert list(report["retrieval"]["systems"]) == [OWN[0], OWN[stage]]
 
 
-def test_given_vectors_are_aligned_by_their_blocks(
-    evaluate: Evaluate, data: Path, tiny_checkpoint: Path
-) -> None:
-    copy = shutil.copytree(tiny_checkpoint, data / "checkpoint")
-    checkpoint = load_checkpoint(copy)
-    aligned = ChannelWeights(0.0, 1.0, 0.0)
-    write_fusion(checkpoint, replace(DEFAULT_RULE, hybrid=aligned, semantic=aligned))
-    ids = tuple(f"{topic}{n}" for topic in TOPICS for n in range(4))
-    ones = np.ones(len(ids), dtype=np.int64)
-    vectors = unit_vectors(len(ids), seed=1, dimension=checkpoint.dimension)
-    topics = np.eye(len(TOPICS), dtype=np.float32).repeat(4, axis=0)
-    plain = EmbeddedCorpus(ids, vectors, ones, ones, 0)
-    write_embedded_corpus(data / "plain.npz", plain)
-    write_embedded_corpus(data / "aligned.npz", replace(plain, aligned=aligned_of(topics)))
-    arguments = ["qrels.tsv", "--encoder", "checkpoint", "--json", "--vectors"]
-    report = report_of(evaluate(*arguments, "aligned.npz"))
-    ndcg = {
-        name: system["nDCG@10"]["value"] for name, system in report["retrieval"]["systems"].items()
-    }
-    assert ndcg["semantic"] == ndcg["hybrid"] == pytest.approx(1.0)
-    assert ndcg["vector"] < 0.9
-    assert ndcg["unaligned hybrid"] < 0.9
-    status, _, err = evaluate(*arguments, "plain.npz")
-    assert status == 2
-    assert "--vectors: plain.npz: holds no block vectors" in err
-    assert report_of(evaluate(*arguments, "plain.npz", "--mode", "lexical"))["queries"] == 12
-
-
 def test_baselines_of_queries_that_are_no_documents(evaluate: Evaluate, data: Path) -> None:
     (data / "queries.jsonl").write_text('{"id": "q", "text": "A violin concert it is."}\n')
     (data / "q.tsv").write_text("q\t0\tmusic0\t1\nq\t0\tmusic3\t1\n")
@@ -149,36 +109,6 @@ def test_baselines_of_queries_that_are_no_documents(evaluate: Evaluate, data: Pa
     for name in ("bm25", "tfidf", "lsa"):
         assert report["retrieval"]["systems"][name]["recall@10"]["value"] == 1.0
     assert report["pairs"]["pairs"] == 2
-
-
-def name_titles(data: Path) -> None:
-    """Give river 0 a title, which three other rivers and music 3 name."""
-    lines = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["id"] == "river0":
-            line["title"] = "The Upper Rhône"
-        elif line["id"].startswith("river") or line["id"] == "music3":
-            line["text"] = f"The upper Rhone. {line['text']}"
-    (data / "corpus.jsonl").write_text(json_lines(lines))
-
-
-def test_figures_with_and_without_mentions(evaluate: Evaluate, data: Path) -> None:
-    name_titles(data)
-    (data / "splits.tsv").write_text("river0\ttest\nriver3\ttest\nmusic3\ttest\n")
-    arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "tfidf"]
-    alone = report_of(evaluate(*arguments, "--json"))
-    report = report_of(evaluate(*arguments, "--without-mentions", "--json"))
-    without = report.pop("retrieval_without_mentions")
-    assert report == alone
-    assert (report["retrieval"]["queries"], report["retrieval"]["judgements"]) == (3, 9)
-    # Of river 0 nothing is left; of river 3 all but river 0; music 3 names no judged document.
-    assert (without["queries"], without["judgements"]) == (2, 2 + 3)
-    assert list(without["systems"]) == list(alone["retrieval"]["systems"])
-    assert without["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
-    status, out, _ = evaluate(*arguments, "--without-mentions")
-    assert status == 0
-    assert "Retrieval, 3 queries, 9 judgements; 95 %" in out
-    assert "Retrieval without mentions, 2 queries, 5 judgements; 95 %" in out
 
 
 def test_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
@@ -191,32 +121,6 @@ def test_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
     assert status == 1
     assert err.count("corpus.jsonl:13") == 1
     assert json.loads(out)["documents"] == 12
-
-
-@pytest.mark.parametrize(
-    ("title", "option", "message"),
-    [
-        ("", "--without-mentions", "--without-mentions: corpus.jsonl: no judged document has a"),
-        ("Part", "--without-mentions", "--without-mentions: qrels.tsv: leaves no query"),
-    ],
-)
-def test_what_mentions_cannot_be_measured_of(
-    evaluate: Evaluate,
-    data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    title: str,
-    option: str,
-    message: str,
-) -> None:
-    def fail(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the work has begun")
-
-    corpus = (data / "corpus.jsonl").read_text()
-    (data / "corpus.jsonl").write_text(corpus.replace("{", f'{{"title": "{title}", '))
-    monkeypatch.setattr(OnnxEncoder, "__init__", fail)
-    status, _, err = evaluate("qrels.tsv", option)
-    assert status == 2
-    assert err.startswith(f"error: {message}")
 
 
 def test_judgements_and_pairs_of_another_corpus_are_refused(evaluate: Evaluate, data: Path) -> None:

@@ -8,7 +8,6 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pytest
 import typer
 from packaging.requirements import Requirement
@@ -18,11 +17,9 @@ from encoder.checkpoint import WEIGHTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.reranker.onnx_reranker import OnnxReranker
 from index.document import Document
-from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.optional_dependencies import EXTRAS
 from service.cli.main import main, make_app
 from tests.kit.corpora import json_lines
-from tests.kit.index_fixtures import aligned_of
 from training.recipe import RECIPES
 
 RECIPE = """
@@ -64,10 +61,6 @@ def folder(
     }  # fmt: skip
     for name, content in contents.items():
         (root / name).write_text(content)
-    ones = np.ones(2, dtype=np.int64)
-    vectors = np.eye(2, 3, dtype=np.float32)
-    embedded = EmbeddedCorpus(("a", "b"), vectors, ones, ones, 0, aligned_of(vectors))
-    write_embedded_corpus(root / "vectors.npz", embedded)
     for kind in ("links", "pairs", "rerank"):
         (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
     for name in ("weights", "served", "damaged"):
@@ -139,7 +132,6 @@ REFUSED = [
     ("compare text.txt text.txt --html missing/page.html", "--html: "),
     ("embed corpus.jsonl -o missing/out.npz", "--output: "),
     ("embed corpus.jsonl -o folder", "--output: folder: is a folder"),
-    ("embed corpus.jsonl -o out.npz --blocks corpus.jsonl", "--blocks: "),
     ("evaluate corpus.jsonl", "QRELS: give judgements, or --pairs"),
     ("evaluate corpus.jsonl missing.tsv", "QRELS: missing.tsv"),
     ("evaluate corpus.jsonl corpus.jsonl", "QRELS: corpus.jsonl:1"),
@@ -148,8 +140,6 @@ REFUSED = [
     (f"{EVALUATE} --valid-pairs pairs.jsonl", "--valid-pairs: needs --pairs"),
     (f"{EVALUATE} --pairs pairs.jsonl --valid-pairs missing", "--valid-pairs: missing"),
     (f"{EVALUATE} --split missing.tsv", "--split: missing.tsv"),
-    (f"{EVALUATE} --vectors corpus.jsonl", "--vectors: corpus.jsonl"),
-    (f"{EVALUATE} --vectors vectors.npz --queries corpus.jsonl", "--vectors: vectors.npz: 3 dim"),
     (f"{EVALUATE} --rerank 5", "--rerank: needs --reranker"),
     (f"{EVALUATE} --rerank 5 --reranker missing", "--reranker: missing"),
     (f"{EVALUATE} --baselines bm42", "--baselines: there is no 'bm42'"),
@@ -157,10 +147,6 @@ REFUSED = [
     (
         f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
         "--baselines: mean cannot be combined with --queries",
-    ),
-    (
-        "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
-        "--without-mentions: needs judgements",
     ),
     ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
     ("keys revoke 01234567 --data data", "KEY_ID: "),
@@ -197,10 +183,6 @@ REFUSED = [
     (f"{RERANKER} --corpus corpus.jsonl", "--corpus: corpus.jsonl: a reranker learns from links"),
     (f"{RERANKER} --corpus shared", "--corpus: a leak: documents are in the pairs of two parts"),
     (f"{RERANKER} --corpus folder --precision fp16", "--precision: 'fp16' is none of int8, fp32"),
-    ("lab make-corpus words corpus.jsonl -o out", "KIND: 'words' is none of titles, html"),
-    ("lab make-corpus titles missing -o out", "SOURCES: missing"),
-    ("lab make-corpus titles corpus.jsonl pairs.toml -o out", "SOURCES: pairs.toml"),
-    ("lab make-corpus titles corpus.jsonl -o folder", "--output: folder: exists already"),
     (
         "lab dataset imagenet folder -o out",
         "NAME: 'imagenet' is none of aan, wiki65k, cnse, cnss, pan",
@@ -215,7 +197,6 @@ REFUSED = [
     ("lab export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
     ("lab export weights --precision fp8", "--precision: 'fp8' is none of"),
     ("lab export weights --precision int8 --corpus missing", "--corpus: missing"),
-    ("lab export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
     ("serve --data corpus.jsonl", "--data: "),
     ("serve --data data --port {port}", "--port: 127.0.0.1:"),
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
@@ -241,7 +222,6 @@ REFUSED = [
         "reencode data --reading-share 0.5 --only-if-better",
         "--only-if-better: data: the feedback has 0",
     ),
-    ("lab make-corpus html corpus.jsonl -o out", "SOURCES: corpus.jsonl: there is no such folder"),
     ("index corpus.jsonl --encoder served --provider tpu", "--provider: "),
     ("index corpus.jsonl --actors 2", "--actors: is for --on ray"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl --split splits.tsv", "--split: needs judgements"),

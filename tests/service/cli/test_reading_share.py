@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.checkpoint import split_fingerprint
-from index.embed import read_embedded_corpus
+from encoder.checkpoint import WHOLE, load_checkpoint, split_fingerprint, with_reading_share
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
+from index.embed import embed_corpus
+from index.progress import SilentProgress
 from index.store.schema import read_space
 from tests.kit.command import Run
 
@@ -63,17 +66,17 @@ def test_reencode_changes_the_share(longmatch: Run, corpus: Path, tmp_path: Path
     assert encoded(longmatch, corpus) == 1.0
 
 
-def test_kept_blocks_serve_every_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
-    made = {}
-    for share in (1, SHARE):
-        for name, options in (("plain", ()), ("kept", ("--blocks", tmp_path / "blocks"))):
-            output = tmp_path / f"{name}-{share}.npz"
-            asked = ("embed", corpus, "-o", output, "--reading-share", share, *options)
-            assert longmatch(*asked).status == 0
-            made[name, share] = read_embedded_corpus(output).vectors
+def test_kept_blocks_serve_every_share(corpus: Path, tmp_path: Path, tiny_checkpoint: Path) -> None:
+    made = []
+    for share in (WHOLE, SHARE):
+        encoder = OnnxEncoder(with_reading_share(load_checkpoint(tiny_checkpoint), share))
+        plain = embed_corpus(corpus, encoder, SilentProgress())
+        blocks = keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
         # block vectors are kept in half precision
-        assert np.abs(made["plain", share] - made["kept", share]).max() < 1e-3
-    assert np.abs(made["plain", 1] - made["plain", SHARE]).max() > 1e-2
+        kept = embed_encoded_corpus(blocks, encoder)
+        assert np.abs(plain.vectors - kept.vectors).max() < 1e-3
+        made.append(plain.vectors)
+    assert np.abs(made[0] - made[1]).max() > 1e-2
 
 
 @pytest.mark.parametrize("share", ["0", "1.01", "0.333"])

@@ -195,66 +195,14 @@ def test_pairs_can_say_what_belongs_together(sources: list[sampling.TrainingSour
         assert all(part.sections == 1 for part in sampled.documents)
 
 
-CLASSES = np.array([[0, 0, 0, 1, 1, 2, 3, 3, -1, -1][n % 10] for n in range(DOCUMENTS)])
-CLASSES[5] = 4  # the only document of its class
-
-
-def with_classes(source: sampling.TrainingSource) -> sampling.TrainingSource:
-    return replace(source, corpus=replace(source.corpus, classes=CLASSES))
-
-
-def test_batches_have_several_documents_of_each_class(
-    sources: list[sampling.TrainingSource],
-) -> None:
-    both = [with_classes(sources[0]), sources[1]]
-    members = [sampling.class_members(source.corpus) for source in both]
-    assert members[1] == []  # classes were not read
-    trained = set(both[0].rows.tolist())
-    for rows in members[0]:
-        (label,) = set(CLASSES[rows].tolist())
-        of_class = {row for row in trained if CLASSES[row] == label}
-        assert set(rows.tolist()) == of_class
-    assert sorted(CLASSES[rows[0]] for rows in members[0]) == [0, 1, 2, 3]
-    for seed in SEEDS:
-        sampled = sampling.sample_classes(both, members, 20, np.random.default_rng(seed), 2, 3)
-        require_training_rows(both, sampled.documents)
-        classes = [int(CLASSES[part.row]) for part in sampled.documents]
-        label_of = dict(zip(classes, sampled.labels.tolist(), strict=True))
-        assert len(set(label_of.values())) == len(label_of) >= 2
-        assert sampled.labels.tolist() == [label_of[label] for label in classes]
-        whole = [part for part in sampled.documents if part.section == 0]
-        assert len({part.row for part in whole}) == len(whole)  # none twice
-        by_class = np.bincount([CLASSES[part.row] for part in whole])
-        assert set(by_class[by_class > 0]) <= {3, 5, 6}  # a class of five has two left
-        assert sum(part.sections for part in whole) == len(sampled.documents) >= 20
-
-
-def test_classes_are_exhausted_in_turn_and_two_at_least(
-    sources: list[sampling.TrainingSource],
-) -> None:
-    source = with_classes(sources[0])
-    members = [sampling.class_members(source.corpus)]
-    total = sum(map(len, members[0]))
-    everything = sampling.sample_classes([source], members, 10**6, np.random.default_rng(0), 1, 2)
-    assert len(everything.documents) == total
-    for seed in SEEDS:  # the first class alone would be enough
-        small = sampling.sample_classes([source], members, 2, np.random.default_rng(seed), 1, 2)
-        assert len(set(small.labels.tolist())) == 2
-
-
-def test_one_class_has_no_negatives(sources: list[sampling.TrainingSource]) -> None:
-    corpus = replace(sources[0].corpus, classes=np.where(CLASSES == 0, 0, -1))
-    assert sampling.class_members(corpus) == []
-    with pytest.raises(CorpusError, match="learns from classes, and no corpus has any"):
-        sampling.sample_classes(sources, [[], []], 8, np.random.default_rng(0))
-
-
 def test_sections_are_documents_cut_and_need_no_label(
     sources: list[sampling.TrainingSource],
 ) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
-        sampled = sampling.sample_sections([own], 9, 3, np.random.default_rng(seed))
+        sampled = sampling.sample_labels(
+            [own], 9, np.random.default_rng(seed), 3, [sampling.unrelated]
+        )
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
         by_label: dict[int, list[sampling.DocumentSlice]] = {}

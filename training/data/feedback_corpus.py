@@ -13,7 +13,7 @@ from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.document import Document
 from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
-from training.sources.corpus_folder import (
+from training.data.corpus_folder import (
     new_folder,
     record_of,
     write_counts,

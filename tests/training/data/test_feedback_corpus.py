@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import training.sources.feedback_corpus
+import training.data.feedback_corpus
 from evaluation.fitting.judged_queries import JudgedQuery
 from evaluation.judgements import read_pairs, read_qrels, read_splits
 from index.corpus.reader import read_corpus
@@ -12,9 +12,9 @@ from index.document import Document
 from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
 from tests.kit.index_fixtures import MakeEntry
+from training.data.feedback_corpus import write_feedback_corpus
 from training.data.files import find_corpus_files
 from training.data.pair_files import check_equal_texts, check_pair_files
-from training.sources.feedback_corpus import write_feedback_corpus
 
 QUERIES = 60
 
@@ -113,7 +113,7 @@ def test_of_two_verdicts_on_one_pair_relevant_counts(
 def test_others_are_bounded(
     filled: SQLiteDocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.sources.feedback_corpus, "OTHERS", 10)
+    monkeypatch.setattr(training.data.feedback_corpus, "OTHERS", 10)
     counts = write_feedback_corpus(tmp_path / "out", filled, judged())
     assert counts["documents"] <= counts["documents with feedback"] + 10
 

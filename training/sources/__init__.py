@@ -1,1 +1,0 @@
-"""Corpora with links, made of documents that were not written for training."""
