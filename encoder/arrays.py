@@ -1,4 +1,13 @@
-"""Names of NumPy arrays by their element type, for type hints; shapes stand in docstrings."""
+"""Names of NumPy arrays by their element type, and the files that hold arrays.
+
+The names are for type hints; shapes stand in docstrings.
+"""
+
+import io
+import zlib
+from collections.abc import Mapping
+from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,3 +22,25 @@ UInt8 = NDArray[np.uint8]
 UInt32 = NDArray[np.uint32]
 UInt64 = NDArray[np.uint64]
 Bool = NDArray[np.bool_]
+
+MAX_ARRAY_BYTES = 2**30  # of one file, unpacked: many times what any checkpoint needs
+
+
+def read_arrays(data: bytes) -> Mapping[str, Any]:
+    """Read the arrays of an .npz file by name.
+
+    Raises:
+        ValueError: it is something else or damaged, holds Python objects, or is larger than
+            `MAX_ARRAY_BYTES` when it is unpacked.
+    """
+    try:
+        with ZipFile(io.BytesIO(data)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > MAX_ARRAY_BYTES:
+            raise ValueError(f"has {size} bytes when it is unpacked, more than {MAX_ARRAY_BYTES}")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (EOFError, MemoryError, OSError, RuntimeError, TypeError, BadZipFile) as error:
+        raise ValueError(f"is no file of arrays: {error}") from error
+    except zlib.error as error:
+        raise ValueError(f"is damaged: {error}") from error

@@ -23,7 +23,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from encoder.blocks import LongSentence, block_capacity
 from encoder.errors import CheckpointError
@@ -167,6 +167,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     """
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
+    _check_config(directory / CONFIG, config)
     try:
         return Checkpoint(
             directory=directory,
@@ -178,6 +179,30 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         )
     except TypeError as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+
+
+_MOST = 2**31 - 1  # of a size: what a graph can have
+_SIZES = ("block_length", "max_blocks", "block_dimension", "dimension")
+_TOKENS = ("start_token", "end_token", "padding_token", "term_features", "reserved_tokens")
+
+
+def _check_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Check the fields that are there; a missing one is named when the checkpoint is made."""
+    model = config.get("model", {})
+    if not isinstance(model, dict):
+        raise CheckpointError(f"{path}: model is not an object")
+    numbers = {**dict.fromkeys(_SIZES, 1), **dict.fromkeys(_TOKENS, 0), "block_length": 3}
+    for name, least in numbers.items():
+        value = config.get(name, model.get(name, least))
+        if type(value) is not int or not least <= value <= _MOST:
+            raise CheckpointError(f"{path}: {name} is {value!r}, not from {least} to {_MOST}")
+    for name in ("name", "architecture", "language"):
+        value = config.get(name, "")
+        if not isinstance(value, str) or not value.isprintable():
+            raise CheckpointError(f"{path}: {name} is {value!r}, not printable text")
+    known = get_args(LongSentence)
+    if config.get("long_sentence", known[0]) not in known:
+        raise CheckpointError(f"{path}: long_sentence is not one of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Every graph is compared with it at export, and again on each machine that serves
 may compute something different on another processor.
 """
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, read_arrays
 from encoder.checkpoint import GOLDEN, Checkpoint, read_verified
 from encoder.errors import CheckpointError, ParityError
 
@@ -150,8 +149,7 @@ def golden_arrays(directory: Path, files: Mapping[str, str]) -> Iterator[Mapping
     """Open the verified arrays of a golden batch, of an encoder or a reranker."""
     data = read_verified(directory, files, GOLDEN)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            yield arrays
+        yield read_arrays(data)
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{directory / GOLDEN}: {error}") from error
 

@@ -74,6 +74,12 @@ def open_graphs(
             _LOG.warning("%s is installed but does not start", provider)
             continue
         document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", given)
+        widths = (("block_dimension", block), ("dimension", document))
+        for name, graph in widths:
+            found, width = graph.get_outputs()[0].shape[-1], getattr(checkpoint, name)
+            if found != width:
+                where = f"{checkpoint.directory}: {name} is {width}"
+                raise CheckpointError(f"{where}, and the graph gives vectors of {found}")
         return OpenedGraphs(block, document, chosen, provider, packing)
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
 

@@ -325,9 +325,10 @@ class Gate:
                 estimate_tokens(length, settings.max_queue_tokens) if encodes else 0,
                 deadline=time.monotonic() + seconds,
                 background=not encodes,
+                client=client,
             )
         )
-        place.enter_context(engine.admission.admit())
+        place.enter_context(engine.admission.admit(client))
         charge = scope["state"]["charge"] = RateLimitCharge(engine.rate_limiter, client)
         await charge.spend(length)
         if kind is not BodyKind.NONE:

@@ -32,7 +32,7 @@ class Admission:
     """Counts active requests and rejects those over the limit.
 
     It bounds what is counted neither in tokens nor in bytes, such as calls that wait for a thread.
-    Use it from the event loop only.
+    One client may hold half of the places. Use it from the event loop only.
     """
 
     def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
@@ -40,6 +40,7 @@ class Admission:
         self.max_requests = max_requests
         self._reason: RejectionReason = reason
         self.active = 0
+        self._of_clients: Counter[str] = Counter()
         self._full_since: float | None = None
         self._closing = False
 
@@ -53,13 +54,23 @@ class Admission:
         self._closing = True
 
     @contextmanager
-    def admit(self) -> Iterator[None]:
-        """Count one request as active while the block runs; OverloadedError if too many are."""
+    def admit(self, client: str | None = None) -> Iterator[None]:
+        """Count one request as active while the block runs.
+
+        Args:
+            client: whose request it is; None does not share its places with anybody.
+
+        Raises:
+            OverloadedError: too many are active, of all or of this client.
+        """
         if self._closing:
             raise ShuttingDownError
-        if self.active >= self.max_requests:
+        over = client is not None and 2 * self._of_clients[client] >= self.max_requests
+        if over or self.active >= self.max_requests:
             raise OverloadedError(_RETRY_SECONDS, self._reason)
         self.active += 1
+        if client is not None:
+            self._of_clients[client] += 1
         if self.active == self.max_requests:
             self._full_since = time.monotonic()
         try:
@@ -67,6 +78,8 @@ class Admission:
         finally:
             self.active -= 1
             self._full_since = None
+            if client is not None:
+                self._of_clients -= Counter([client])  # which keeps no client without a request
 
     async def drain(self, seconds: float) -> bool:
         """Reject new requests and wait up to `seconds` until no request is active.

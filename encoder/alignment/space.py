@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import overload
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Float32, Float64, Int8, Int64
+from encoder.arrays import Float32, Float64, Int8, Int64, read_arrays
 from encoder.checkpoint import ALIGNMENT, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
@@ -248,9 +247,9 @@ def read_space(data: bytes) -> AlignmentSpace:
         ValueError: it is something else, or damaged.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            space = AlignmentSpace(*(arrays[name] for name in _ARRAYS))
-    except (EOFError, KeyError, OSError, TypeError, ValueError, BadZipFile) as error:
+        arrays = read_arrays(data)
+        space = AlignmentSpace(*(arrays[name] for name in _ARRAYS))
+    except (KeyError, ValueError) as error:
         raise ValueError(f"not an alignment space: {error}") from error
     _check(space)
     return space

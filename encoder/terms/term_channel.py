@@ -7,16 +7,14 @@ its sign, so that the cosine of two feature vectors is the TF-IDF cosine of the 
 an error of about 1 / sqrt(dimension).
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64, UInt64
+from encoder.arrays import Float32, Int64, UInt64, read_arrays
 from encoder.checkpoint import HASHED_TERMS, TERMS, Checkpoint, read_verified
 from encoder.errors import CheckpointError
 from encoder.terms.term_table import (
@@ -103,9 +101,8 @@ def read_hashed_terms(
 ) -> HashedTerms:
     """Read what `write_hashed_terms` wrote."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            weights = arrays["weights"].astype(np.float32)
-    except (EOFError, KeyError, ValueError, OSError, BadZipFile) as error:
+        weights = read_arrays(data)["weights"].astype(np.float32)
+    except (KeyError, ValueError) as error:
         raise CheckpointError(f"{where}: is not a file of hashed terms: {error}") from error
     if weights.shape != (vocabulary.rows,):
         raise CheckpointError(

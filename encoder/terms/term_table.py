@@ -5,17 +5,15 @@ of words preserve. A term is a WordPiece, or a word of several; a term table giv
 a vector, so that the sum over a document represents its counts.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from encoder.arrays import Bool, Float32, Int8, Int64, UInt64
+from encoder.arrays import Bool, Float32, Int8, Int64, UInt64, read_arrays
 from encoder.errors import CheckpointError
 
 _PRIME = np.uint64(0x100000001B3)  # of FNV
@@ -176,9 +174,9 @@ def write_term_table(path: Path, table: TermTable) -> None:
 def read_term_table(data: bytes, where: str) -> TermTable:
     """Read what `write_term_table` wrote."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            table = TermTable(arrays["weights"], arrays["vectors"], arrays["scales"])
-    except (EOFError, KeyError, ValueError, OSError, BadZipFile) as error:
+        arrays = read_arrays(data)
+        table = TermTable(arrays["weights"], arrays["vectors"], arrays["scales"])
+    except (KeyError, ValueError) as error:
         raise CheckpointError(f"{where}: not a term table: {error}") from error
     rows = (len(table.weights),)
     if table.vectors.ndim != 2 or table.vectors.dtype != np.int8:

@@ -71,6 +71,7 @@ def _optional(record: Mapping[str, Any], field: str, kind: type, default: Any) -
 
 
 ID_COLUMNS = ("id", "_id")
+_MOST_DIGITS = 1_000  # of a decimal: an exponent can stand for an integer without end
 
 
 def check_columns(names: Sequence[str]) -> None:
@@ -97,7 +98,7 @@ def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DocumentError: names the column whose value JSON does not have.
     """
-    record = {name: _plain(name, value) for name, value in row.items() if value is not None}
+    record = {name: _value(name, value) for name, value in row.items() if value is not None}
     if isinstance(record.get("metadata"), str):
         try:
             record["metadata"] = json.loads(record["metadata"])
@@ -106,12 +107,23 @@ def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
+def _value(column: str, value: Any) -> Any:
+    if isinstance(value, Exception):  # in place of what a database calls JSON
+        raise DocumentError(column, f"is not JSON: {value}")
+    try:
+        return _plain(column, value)
+    except RecursionError as error:
+        raise DocumentError(column, "is nested too deeply") from error
+
+
 def _plain(column: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(column, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(column, item) for item in value]
     if isinstance(value, Decimal) and value.is_finite():
+        if value.adjusted() > _MOST_DIGITS:
+            raise DocumentError(column, f"is a number of more than {_MOST_DIGITS} digits")
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, (float, Decimal)) and not math.isfinite(value):
         raise DocumentError(column, f"is {value}, which JSON does not have")

@@ -3,6 +3,7 @@
 Nothing is written: SQLite is opened read-only, and PostgreSQL reads in a read-only transaction.
 """
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -118,12 +119,14 @@ def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], 
 def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.types.json import set_json_loads
 
     try:
         given = conninfo_to_dict(corpus.url)
         timeout = given.get("connect_timeout", _CONNECT_SECONDS)
         with psycopg.connect(make_conninfo(corpus.url, connect_timeout=timeout)) as connection:
             connection.read_only = True
+            set_json_loads(_json_or_error, connection)
             # A cursor of the server: the rows stay there until they are fetched.
             with connection.cursor(name="longmatch") as cursor:
                 cursor.itersize = _ROWS
@@ -148,6 +151,13 @@ def _sqlite_path(corpus: SqlQuery) -> Path:
     if not path.is_file():
         raise CorpusError(f"{corpus}: there is no such file")
     return path
+
+
+def _json_or_error(data: str | bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        return error  # refused with its row and column
 
 
 def _text_or_bytes(data: bytes) -> str | bytes:

@@ -42,14 +42,14 @@ class SentFiles:
         self._places = Admission(_WAITING, "files")
         self._threads = ThreadPoolExecutor(_AT_ONCE, "file", lower_priority)
 
-    async def read(self, content: bytes, kind: str, max_characters: int) -> FileText:
-        """Read a file; its title is "" where it has none.
+    async def read(self, content: bytes, kind: str, max_characters: int, client: str) -> FileText:
+        """Read a file of a client; its title is "" where it has none.
 
         Raises:
             InvalidInputError: it is damaged, encrypted, without text or longer than that, or takes
                 more time or memory than the limits.
         """
-        with self._places.admit():
+        with self._places.admit(client):
             try:
                 found = await run_in(self._threads, self._read, content, FILE_TYPES[kind])
             except CorpusError as error:

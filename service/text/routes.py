@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import Request
 from pydantic import BaseModel, Field
 
+from service.access import client_of
 from service.body import BodyKind, media_type
 from service.deps import EngineDep
 from service.gate import Rules
@@ -46,6 +47,9 @@ async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:
     memory and time, and not kept.
     """
     found = await engine.files.read(
-        await request.body(), media_type(request.headers), engine.settings.max_text_characters
+        await request.body(),
+        media_type(request.headers),
+        engine.settings.max_text_characters,
+        client_of(request.scope),
     )
     return FileTextResponse(title=found.title, text=found.text, characters=len(found.text))

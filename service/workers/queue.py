@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -213,6 +213,7 @@ class Reservation:
             and which takes no room from requests.
         traffic_class: the class whose share of the encoder it uses.
         deadline: by `time.monotonic`; nothing is computed for it after that.
+        client: whose request it is; None for the service itself.
         stalled: its body does not arrive: other requests do not count it as work ahead of them.
         released: it has ended.
         entry: number of its entry in the fair queue; 0 while it has none.
@@ -225,6 +226,7 @@ class Reservation:
     tokens: int
     traffic_class: TrafficClass = "short"
     deadline: float = math.inf
+    client: str | None = None
     stalled: bool = False
     released: bool = False
     entry: int = 0
@@ -277,6 +279,7 @@ _RATE_DECAY = 0.95  # weight of earlier measurements after one more call
 _REJECTION_WEIGHT = 0.05  # weight of the newest request in the share of rejected ones
 _MIN_BOUND = 0.1  # of `max_seconds`, when nearly all requests are rejected
 _SPECIAL_TOKENS = 2
+_OF_ONE_CLIENT = 0.75  # of the queue: room for a book, which takes half, and for pages
 _FOREGROUND: tuple[TrafficClass, ...] = ("short", "long")
 
 
@@ -334,7 +337,12 @@ class BlockQueue:
         return self._closed is not None
 
     def reserve(
-        self, tokens: int, *, background: bool = False, deadline: float = math.inf
+        self,
+        tokens: int,
+        *,
+        background: bool = False,
+        deadline: float = math.inf,
+        client: str | None = None,
     ) -> Reservation:
         """Reserve about `tokens` tokens of the queue.
 
@@ -342,14 +350,16 @@ class BlockQueue:
             tokens: of the request; a single request, however large, is admitted to an empty queue.
             background: yield to requests, and take no room from them.
             deadline: by `time.monotonic`.
+            client: whose request it is. Its requests may reserve three quarters of the queue, if
+                there are several.
         """
         tokens = 0 if background else min(tokens, self.max_tokens)
         traffic_class: TrafficClass = "background" if background else traffic_class_of(tokens)
         with self._changed:
-            self._check_room(tokens)
+            reservation = Reservation(self, 0, traffic_class, deadline, client)
+            self._check_room(tokens, reservation)
             if not background:
-                self._check_delay(traffic_class, deadline)
-            reservation = Reservation(self, 0, traffic_class, deadline)
+                self._check_delay(reservation)
             self._add(reservation, tokens)
             self._open.add(reservation)
             return reservation
@@ -361,7 +371,7 @@ class BlockQueue:
         if tokens > self.max_tokens:
             raise RequestTooLargeError(tokens, self.max_tokens)
         with self._changed:
-            self._check_room(tokens - reservation.tokens)
+            self._check_room(tokens - reservation.tokens, reservation)
             self._add(reservation, tokens - reservation.tokens)
             if not reservation.waiting:
                 self._change_class(reservation, traffic_class_of(tokens))
@@ -377,7 +387,7 @@ class BlockQueue:
     def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
         """Queue the documents of a request."""
         with self._changed:
-            self._check_room(0)
+            self._check_room(0, reservation)
             is_new = bool(tasks) and not reservation.waiting
             reservation.waiting.extend(tasks)
             reservation.unanswered.update(tasks)
@@ -459,26 +469,47 @@ class BlockQueue:
             self._changed.notify_all()
             return [task for reservation in self._open for task in self.drop(reservation)]
 
-    def _check_room(self, tokens: int) -> None:
+    def _check_room(self, tokens: int, reservation: Reservation) -> None:
         if self._closed:
             raise self._closed()
-        if tokens > 0 and self._queued + tokens > self.max_tokens:
+        if tokens <= 0:
+            return
+        held = self._of_clients(self._open - {reservation})[reservation.client]
+        over = held and held + reservation.tokens + tokens > self.max_tokens * _OF_ONE_CLIENT
+        if over or self._queued + tokens > self.max_tokens:
             raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
 
-    def _check_delay(self, traffic_class: TrafficClass, deadline: float) -> None:
+    @staticmethod
+    def _of_clients(reservations: Iterable[Reservation]) -> Counter[str | None]:
+        """Return the tokens that each client has reserved."""
+        held: Counter[str | None] = Counter()
+        for reservation in reservations:
+            if reservation.client is not None:
+                held[reservation.client] += reservation.tokens
+        return held
+
+    def _check_delay(self, reservation: Reservation) -> None:
         """Reject a request that would wait longer than the bound, or past its own deadline.
 
         A queue absorbs bursts. When most requests are rejected all the time, it only delays those
         that are admitted: so the bound falls with the share of rejected requests of the class.
+        Where one client has most of the work ahead, a client without any is not refused for it.
         """
+        traffic_class = reservation.traffic_class
         seconds = self._seconds_ahead(traffic_class)
         bound = self.max_seconds * max(_MIN_BOUND, 1.0 - self._rejected[traffic_class])
-        late = seconds > bound
+        late = seconds > bound and not self._is_of_one(traffic_class, reservation.client)
         self._rejected[traffic_class] += (late - self._rejected[traffic_class]) * _REJECTION_WEIGHT
         if late:
             raise self._overloaded(seconds - bound, "queue_seconds")
-        if seconds > deadline - time.monotonic():
+        if seconds > reservation.deadline - time.monotonic():
             raise self._overloaded(seconds, "deadline")
+
+    def _is_of_one(self, traffic_class: TrafficClass, client: str | None) -> bool:
+        """Return whether another client has most of the work of a class, and this one has none."""
+        ahead = (each for each in self._open if each.traffic_class == traffic_class)
+        held = self._of_clients(each for each in ahead if not each.stalled)
+        return held[client] == 0 and 2 * max(held.values(), default=0) > self._ahead[traffic_class]
 
     def _seconds_ahead(self, traffic_class: TrafficClass) -> float:
         """Return how long the queued work of a class occupies its share of the encoder."""

@@ -105,15 +105,20 @@ class EncodeScheduler:
         self._measure(tokens_per_second, 1.0)
 
     def reserve(
-        self, tokens: int, *, background: bool = False, deadline: float = math.inf
+        self,
+        tokens: int,
+        *,
+        background: bool = False,
+        deadline: float = math.inf,
+        client: str | None = None,
     ) -> Reservation:
         """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
 
         A single request, however large it seems, is admitted to an empty queue. Background work is
         never rejected, takes no room from requests and yields to them. The deadline is one by
-        `time.monotonic`; nothing is computed after it.
+        `time.monotonic`; nothing is computed after it. The client is whose request it is.
         """
-        return self._queue.reserve(tokens, background=background, deadline=deadline)
+        return self._queue.reserve(tokens, background=background, deadline=deadline, client=client)
 
     async def encode(
         self,

@@ -23,12 +23,13 @@ main()
 """
 
 
-def connect(server: Any, receive_bytes: int = 0) -> socket.socket:
+def connect(server: Any, receive_bytes: int = 0, address: str = "127.0.0.1") -> socket.socket:
     host, port = server.url.removeprefix("http://").split(":")
     client = socket.socket()
     if receive_bytes:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     client.settimeout(TIMEOUT_S)
+    client.bind((address, 0))
     client.connect((host, int(port)))
     return client
 
@@ -172,6 +173,28 @@ def test_bodies_that_are_announced_take_bounded_memory(
             client.sendall(text)
             send_all(client, size)
             assert read_answer(client)[9:12] == b"422"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second loopback address")
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/text", "text/plain"), ("/index", "application/json")]
+)
+def test_a_client_that_takes_all_it_gets_leaves_room_to_another(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, path: str, kind: str
+) -> None:
+    text = json.dumps({"documents": [{"id": "ants", "text": "Ants dig. " * 400}]}).encode()
+    whole = head("POST", path, f"Content-Type: {kind}", f"Content-Length: {len(text)}") + text
+    limits = {"max_active_requests": 16, "max_queue_tokens": 8 * len(text) // 4}
+    with serve(tmp_path / "data", tiny_checkpoint, **limits) as server:
+        held = [connect(server) for _ in range(40)]
+        for client in held:
+            client.sendall(whole[:-1])
+        wait_until(lambda: server.metric("longmatch_admission_rejected_total") >= 40 - 8)
+        with connect(server, address="127.0.0.2") as client:
+            client.sendall(whole)
+            assert client.recv(65_536)[9:12] == b"200"
+        for client in held:
+            client.close()
 
 
 @pytest.mark.slow

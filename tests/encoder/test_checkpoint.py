@@ -1,10 +1,14 @@
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from encoder.arrays import MAX_ARRAY_BYTES, read_arrays
 from encoder.checkpoint import (
     ALIGNMENT,
     BY_NAME,
@@ -70,6 +74,38 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
     write_manifest(copy)
     with pytest.raises(CheckpointError, match="surprise"):
         load_checkpoint(copy)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("block_length", 2), ("max_blocks", "8"), ("block_dimension", -1), ("dimension", 10**30)),
+        *(("dimension", 31), ("start_token", None), ("padding_token", 0.5), ("language", 5)),
+        *(("name", "a\x1b[2J"), ("architecture", []), ("long_sentence", "cut"), ("model", [])),
+    ],
+)
+def test_a_value_that_a_field_cannot_have_is_named(copy: Path, field: str, value: object) -> None:
+    config = json.loads((copy / "config.json").read_text()) | {field: value}
+    (copy / "config.json").write_text(json.dumps(config))
+    write_manifest(copy)
+    with pytest.raises(CheckpointError, match=field):
+        OnnxEncoder(load_checkpoint(copy))
+
+
+@pytest.mark.parametrize("damage", ["text", "zip", "objects", "more than there is", "bomb"])
+def test_arrays_that_cannot_be_read_are_refused(damage: str) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        count = {"more than there is": 2**50, "bomb": MAX_ARRAY_BYTES // 4}.get(damage, 2)
+        head = {"descr": "|O" if damage == "objects" else "<f4", "fortran_order": False}
+        with archive.open("weights.npy", "w") as member:
+            np.lib.format.write_array_header_1_0(member, {**head, "shape": (count,)})
+            for _ in range(64 if damage == "bomb" else 0):
+                member.write(bytes(MAX_ARRAY_BYTES // 64))
+    whole = file.getvalue()
+    data = {"text": b"weights", "zip": whole[:-9] + b"\xff" * 9}.get(damage, whole)
+    with pytest.raises(ValueError, match="unpacked" if damage == "bomb" else "."):
+        read_arrays(data)
 
 
 def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> None:

@@ -95,6 +95,7 @@ _ACCENTS = {
 # A quotation mark may be a grave accent only within a word.
 _GRAVE = re.compile(r"(?<=[^\W\d_])`(?=[aeiou])")
 _ACCENT = f"[{''.join(_ACCENTS)}]"
+_ANY_ACCENT = re.compile(_ACCENT)
 _LETTER = r"[^\W\d_]"
 _SEPARATE = re.compile(
     rf"(?P<before>{_ACCENT})(?P<letter>{_LETTER})"
@@ -105,7 +106,9 @@ _DOTLESS = {"\u0131": "i", "\u0237": "j"}
 
 def compose_accents(text: str) -> str:
     """Combine the accents that a page draws as separate characters with their letters."""
-    return _SEPARATE.sub(_compose, _GRAVE.sub("\u02cb", text))
+    text = _GRAVE.sub("\u02cb", text) if "`" in text else text
+    # The pattern stops at every letter: a third of the time of reading a manual without accents.
+    return _SEPARATE.sub(_compose, text) if _ANY_ACCENT.search(text) else text
 
 
 def _compose(found: re.Match[str]) -> str:

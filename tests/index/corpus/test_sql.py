@@ -159,6 +159,25 @@ def test_values_of_postgresql(postgresql: str) -> None:
     assert list(refusals(infinite).values()) == ["score: is nan, which JSON does not have"]
 
 
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("1e5000::numeric AS n", "n: is a number of more than 1000 digits"),
+        (
+            "(repeat('[', 5000) || repeat(']', 5000))::json AS n",
+            "n: is not JSON: maximum recursion",
+        ),
+        ("(repeat('[', 900) || repeat(']', 900))::json AS n", "n: is nested "),
+        ("repeat('9', 6000)::json AS n", "n: is not JSON: "),
+    ],
+)
+def test_values_without_end_are_refused_with_their_column(
+    postgresql: str, column: str, reason: str
+) -> None:
+    rows = SqlQuery(postgresql, f"SELECT 1 AS id, 'x' AS text, {column}")
+    assert next(iter(refusals(rows).values())).startswith(reason)
+
+
 def test_a_large_table_of_postgresql_stays_on_the_server(postgresql: str) -> None:
     # A terabyte of rows, which the server makes when they are fetched.
     endless = "SELECT generate_series(1, 1000000000000) AS id, 'Text.' AS text"

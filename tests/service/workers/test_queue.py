@@ -112,6 +112,16 @@ def admitted(queue: BlockQueue, ahead: int) -> bool:
         queue._rejected.update(before)
 
 
+def test_work_of_one_client_keeps_no_other_client_out() -> None:
+    queue = make_queue(max_seconds=1.0)
+    queue.measure(1.0, 1.0)
+    with queue.reserve(20, client="greedy"):
+        with pytest.raises(OverloadedError):
+            queue.reserve(1, client="greedy")
+        with queue.reserve(1, client="other"), pytest.raises(OverloadedError):
+            queue.reserve(1, client="other")  # which has work ahead by now
+
+
 def test_the_bound_falls_with_rejections_and_recovers() -> None:
     queue = make_queue(max_seconds=1.0)
     queue.measure(10.0, 1.0)  # so 10 tokens are a second of work
