@@ -91,7 +91,8 @@ async def get_documents(
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
     pages = collection.data.store.pages
-    return documents_response(await run_in(collection.engine.readers, pages.listed, cursor, limit))
+    listed = await run_in(collection.engine.readers, pages.listed, cursor, limit)
+    return documents_response(listed, limit)
 
 
 @router.get(
