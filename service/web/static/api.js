@@ -97,7 +97,9 @@ export async function deleteFeedback(id) {
   await request(`${prefix}feedback/${encodeURIComponent(id)}`, { method: "DELETE" });
 }
 
-export const documents = (limit) => get(`${prefix}documents?limit=${limit}`);
+/** Return a page of the stored documents; without a cursor, the first. */
+export const documents = (limit, cursor = "") =>
+  get(`${prefix}documents?limit=${limit}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
 export const ready = () => get("readyz");
 export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);
 export const job = (id) => get(`${prefix}jobs/${encodeURIComponent(id)}`);

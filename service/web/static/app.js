@@ -1,5 +1,6 @@
 // Starts the page: each module listens to its part, here they are connected.
 
+import { startBrowse } from "./browse.js";
 import { chosenCollection, refreshCollections, startCollections } from "./collections.js";
 import { startComparison } from "./comparison.js";
 import { byId } from "./dom.js";
@@ -65,6 +66,7 @@ startMatches(matchStored);
 startComparison();
 startUploads();
 startIndexPanel(refreshChoice);
+startBrowse(matchStored);
 startCollections(() => {
   cancel();
   clearMatches();

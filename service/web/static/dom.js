@@ -32,6 +32,11 @@ export function element(name, attributes = {}, ...children) {
 /** A text of a document or a person, which may run in either direction. */
 export const foreign = (text) => element("bdi", { dir: "auto" }, text);
 
+const LONGEST_VALUE = 60; // characters of a value in a list
+
+export const shorten = (text) =>
+  text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE - 1)}…`;
+
 export const count = (number) => number.toLocaleString("en");
 
 export const counted = (number, one, more = `${one}s`) =>

@@ -1,12 +1,11 @@
 // The list of matches: what each one is, how sure it is, and why.
 
-import { byId, count, counted, element, foreign, percent } from "./dom.js";
+import { byId, count, counted, element, foreign, percent, shorten } from "./dom.js";
 import { addValueFilter } from "./filters.js";
 import { bestPassage, isTwin, whyItMatches } from "./why.js";
 
 const MOST_TERMS = 8;
 const MOST_FIELDS = 8;
-const LONGEST_VALUE = 60;
 const SVG = "http://www.w3.org/2000/svg";
 
 let onSimilar = () => {};
@@ -147,9 +146,6 @@ function metadata(fields) {
   }
   return element("ul", { class: "chips", role: "list", "aria-label": "Metadata" }, ...items);
 }
-
-const shorten = (text) =>
-  text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE - 1)}…`;
 
 function family(collapsed) {
   if (!collapsed.length) return null;

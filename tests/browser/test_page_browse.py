@@ -1,0 +1,87 @@
+"""The list of the stored documents on the page at /."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.test_page_access import PHONE
+from tests.kit.browser import complaints_of_axe
+from tests.kit.process_fixtures import Server, serving
+from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, titles
+
+ROWS = "#browse-rows tr"
+
+
+def test_a_document_is_found_in_the_list_and_matched_by_keyboard(search_page: Page) -> None:
+    search_page.focus("#browse-button")
+    search_page.keyboard.press("Enter")
+    search_page.wait_for_selector(ROWS)
+    shown = search_page.locator("#browse-rows .title").all_inner_texts()
+    ids = sorted(document["id"] for document in DOCUMENTS)
+    by_id = {document["id"]: document["title"] for document in DOCUMENTS}
+    safe = [by_id[name].replace("\u202e", "[U+202E]") for name in ids]
+    assert shown == safe
+    assert HOSTILE_TITLE not in shown
+    assert "year: 2020" in search_page.inner_text(ROWS)
+    search_page.locator("#browse").get_by_role("button", name="The keeper", exact=True).focus()
+    search_page.keyboard.press("Enter")
+    search_page.wait_for_selector("#search-status >> text=/match/")
+    assert search_page.is_hidden("#browse")
+    assert "sea/keeper" in search_page.inner_text("#chosen")
+    assert titles(search_page)
+
+
+def test_back_and_forward_close_and_open_the_list(search_page: Page) -> None:
+    search_page.click("#browse-button")
+    search_page.wait_for_selector(ROWS)
+    search_page.go_back()
+    search_page.wait_for_selector("#browse", state="hidden")
+    search_page.go_forward()
+    search_page.wait_for_selector(ROWS)
+    search_page.keyboard.press("Escape")
+    search_page.wait_for_selector("#browse", state="hidden")
+    assert "#browse" not in search_page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_list_and_it_fits_a_phone(
+    search_page: Page, scheme: Literal["light", "dark"]
+) -> None:
+    search_page.emulate_media(color_scheme=scheme)
+    search_page.set_viewport_size(PHONE)
+    search_page.click("#browse-button")
+    search_page.wait_for_selector(ROWS)
+    assert complaints_of_axe(search_page) == []
+    assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without documents."""
+    folder = tmp_path_factory.mktemp("browse")
+    with serving(folder, folder / "data", None, threads=1) as server:
+        yield server
+
+
+def test_pages_follow_each_other_and_none_is_a_sentence(
+    growing: Server, open_page: Callable[..., Page]
+) -> None:
+    page = open_page(growing)
+    page.click("#browse-button")
+    page.wait_for_selector("#browse-status >> text='There are no documents yet.'")
+    page.keyboard.press("Escape")
+    body = [{"id": f"{number:03}", "text": f"Bees {number}."} for number in range(101)]
+    assert growing.request("POST", "/index", {"documents": body})[0] == 200
+    assert growing.request("DELETE", "/documents/000")[0] == 204
+    growing.request("POST", "/index", {"documents": [{"id": "200", "text": "The last."}]})
+    page.click("#browse-button")
+    page.wait_for_selector("#browse-status >> text='Page 1, 100 documents'")
+    assert page.locator("#browse-rows .title").first.inner_text() == "001"
+    page.click("#browse-next")
+    page.wait_for_selector("#browse-status >> text='Page 2, 1 document'")
+    assert page.locator("#browse-rows .title").all_inner_texts() == ["200"]
+    assert page.is_disabled("#browse-next")
+    page.click("#browse-previous")
+    page.wait_for_selector("#browse-status >> text='Page 1, 100 documents'")
