@@ -191,9 +191,9 @@ def upload(page: Page, file: Path, lines: Sequence[Mapping[str, str]]) -> None:
 def small_server(
     tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    """A server with an empty index that serves two requests at a time; the last test ends it."""
+    """An empty server that serves a client two requests at a time; the last test ends it."""
     folder = tmp_path_factory.mktemp("small-server")
-    with serving(folder, folder / "data", tiny_checkpoint, max_active_requests=2) as server:
+    with serving(folder, folder / "data", tiny_checkpoint, max_active_requests=4) as server:
         yield server
 
 
