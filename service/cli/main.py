@@ -52,7 +52,7 @@ _FORMER: Mapping[str, str] = {
     "export": "is now longmatch lab export",
     "fit-calibration": "is now longmatch lab fit-calibration",
     "dataset": "is now longmatch lab dataset",
-    "make-corpus": "is now longmatch lab make-corpus",
+    "make-corpus": "is gone: longmatch lab train reads a folder of a corpus, docs/training.md",
     "train-reranker": "is now longmatch lab train, with a recipe of a reranker",
     "create-reranker": "is now longmatch lab create-checkpoint, with a recipe of a reranker",
     "bench": "is now python -m benchmarks.models, in the repository",
