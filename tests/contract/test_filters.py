@@ -73,6 +73,14 @@ def test_a_bound_itself_is_within_if_it_is_inclusive(
         assert selected(store, where) == ({"a"} if inclusive else set())
 
 
+def test_integers_beyond_every_float_have_their_sign(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry("high", a=10**400), entry("low", a=-(10**400))])
+    assert selected(store, filters.Range("/a", low=filters.Bound(0, True))) == {"high"}
+    assert selected(store, filters.Range("/a", high=filters.Bound(0, True))) == {"low"}
+
+
 def test_a_vector_of_later_is_in_no_selection(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", year=2020), entry("b", year=2021)])
     selection = store.select(filters.Not(filters.OneOf("/year", (2020,))))

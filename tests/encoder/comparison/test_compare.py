@@ -399,6 +399,13 @@ def test_what_is_added_is_missing_on_the_other_side() -> None:
     assert " ".join(words for _, words in worded(right, found.right)) == clause.rstrip(".")
 
 
+@pytest.mark.parametrize(("added", "kind"), [(30, "missing"), (10, "changed")])
+def test_a_block_is_missing_where_most_of_its_words_are(added: int, kind: str) -> None:
+    left = prose(20 * BLOCK_WORDS - added, 1)
+    right = f"{left} {prose(added, 2)}"
+    assert [found.kind for found in differing(left, right).right] == [kind]
+
+
 @pytest.mark.parametrize(("left", "right"), [(prose(300, 3),) * 2, ("?!", "...")])
 def test_nothing_differs_where_the_words_are_the_same(left: str, right: str) -> None:
     assert differing(left, right) == Differences((), ())
