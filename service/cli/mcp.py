@@ -17,7 +17,7 @@ INSTRUCTIONS = (
     "compare two documents to see where they match; read passages by their offsets, which count "
     "characters of the whole text. A probability is calibrated; null means that none was measured."
 )
-_HOST = "127.0.0.1"  # alone: whoever reaches the port may do what the key allows
+_HOST = "127.0.0.1"  # alone: anyone who reaches the port may do what the key allows
 _TIMEOUT = 120.0  # seconds; a book takes a minute to encode on two cores
 _PASSAGES = 20
 _CHARACTERS = 4_000
