@@ -15,6 +15,7 @@ from evaluation.metrics import (
     estimate_pairs_of_seeds,
     evaluate_per_query,
     measure_pairs,
+    order_triplets,
 )
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
@@ -165,6 +166,10 @@ def report_pairs_of_seeds(
             "threshold": float(np.mean([limit for _, limit in seeds])),
         }
         figures |= _pair_figures(seeds, pairs, every_pair, suffix)
+        triplets = np.mean([order_triplets(scores, pairs) for scores, _ in seeds], axis=0)
+        if len(triplets):
+            (estimate,) = estimate_means(triplets[:, None])
+            figures["triplets"] = asdict(estimate)
         figures["by_length"] = {
             bucket: {"pairs": int((buckets == number).sum())}
             | _pair_figures(seeds, pairs, buckets == number, suffix)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from encoder.arrays import Float32, Float64
 from evaluation import metrics
+from evaluation.judgements import PairRows
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 from evaluation.systems import DEPTH, Run, rank, vector_system
 from index.errors import CorpusError
@@ -75,6 +76,17 @@ def test_pair_measures_by_hand() -> None:
     assert nothing == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
     few = metrics.estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
     assert (few.value, few.low, few.high) == (1.0, 1.0, 1.0)  # resamples may have one label
+
+
+def test_triplets_by_hand() -> None:
+    # A query of one match and one other; of two matches and two others, one tie; of a match alone.
+    pairs = PairRows(
+        sources=np.array([0, 0, 1, 1, 1, 1, 2]),
+        targets=np.arange(10, 17),
+        labels=np.array([True, False, True, True, False, False, True]),
+    )
+    scores = np.array([0.2, 0.6, 0.9, 0.3, 0.3, 0.1, 0.5], dtype=np.float32)
+    assert metrics.order_triplets(scores, pairs).tolist() == [0.0, 0.875]
 
 
 @settings(deadline=None)

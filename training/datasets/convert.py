@@ -24,6 +24,7 @@ from training.datasets.news import find_news, read_news
 from training.datasets.plagiarism import check_plagiarism, read_plagiarism
 from training.datasets.text_pairs import find_text_pairs, read_text_pairs
 from training.datasets.trec import find_collection, read_collection
+from training.datasets.triplets import find_triplets, read_triplets
 from training.datasets.wikipedia import check_articles, read_similar_articles
 
 UNCLEAR = "unclear: ask those who distribute it"
@@ -53,6 +54,7 @@ DATASETS: Mapping[str, Known] = {
     "cnss": Known(UNCLEAR, find_news, read_news),
     "pan": Known(UNCLEAR, check_plagiarism, read_plagiarism),
     "pairs": Known("that of the texts", find_text_pairs, read_text_pairs),
+    "cail": Known(UNCLEAR, find_triplets, read_triplets),
     "trec": Known(
         "by agreement",
         find_collection,
