@@ -16,13 +16,21 @@ from encoder.sentence_model.server import ServerEncoder
 from tests.kit.embedding_server import serve_embeddings
 
 ENCODERS = [
-    *("tiny-fp32", "tiny-fp16", "tiny-int8", "shipped-int8"),
-    *("terms-fp32", "colde-fp32", "ernie_doc-fp32", "han-fp32", "dssm-fp32"),
-    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32", "server-server"),
+    *("tiny-fp32", "tiny-int8", "shipped-int8", "terms-fp32", "colde-fp32", "ernie_doc-fp32"),
+    *("sentence_onnx-fp32", "sentence_decoder-fp32", "server-server"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
-            *("terms-fp16", "terms-int8", "colde-fp16", "colde-int8"),
+            *(
+                "tiny-fp16",
+                "sentence_bert-fp32",
+                "han-fp32",
+                "dssm-fp32",
+                "terms-fp16",
+                "terms-int8",
+                "colde-fp16",
+                "colde-int8",
+            ),
             *("ernie_doc-fp16", "ernie_doc-int8", "han-int8", "dssm-int8"),
             *("smash-fp32", "smash-fp16", "smash-int8", "arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
         )

@@ -131,7 +131,7 @@ def outcome(data: Path, checkpoint: Checkpoint, expected: Answers) -> str:
 
 
 def flips_of(tier: Tier) -> int:
-    return 1_000 if tier.sweep else 45
+    return 1_000 if tier.sweep else 20
 
 
 def test_flipped_bytes(data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier) -> None:
