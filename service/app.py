@@ -24,6 +24,7 @@ from service.errors import SettingsError
 from service.feedback import routes as feedback
 from service.gate import FilesMount, FoundRoute, Gate
 from service.keys import KeyRing
+from service.map import routes as map_
 from service.match import routes as match
 from service.openapi import DescribedFastAPI, Router
 from service.ops import routes as ops
@@ -46,6 +47,7 @@ ROUTERS = (
     embeddings.router,
     uploads.lines_router,
     documents.index_router,
+    map_.router,
     uploads.router,
     standing.router,
     match.similar_router,

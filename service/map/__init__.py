@@ -1,0 +1,1 @@
+"""A map of the documents of a collection."""
