@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
-from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
+from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics

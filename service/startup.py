@@ -51,7 +51,7 @@ def open_engine(settings: Settings) -> Engine:
     metrics, rate = Metrics(), settings.rate_limit_tokens_per_minute
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        database = None if settings.state is None else PostgreSQL(settings.state)
+        database = None if settings.database is None else PostgreSQL(settings.database)
         if database is not None:
             opened.callback(database.close)
         scheduler, cache = _open_scheduler(settings, encoder, run, metrics, opened)

@@ -3,8 +3,6 @@
 Both commit durably before a write returns, and let one write at a time change a collection.
 """
 
-import hashlib
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -14,29 +12,35 @@ from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
 
 from index.directory.backup import STATE_FILE
-from index.directory.collections import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
-from index.directory.data_directory import STORE_FILE
-from index.errors import StorageError, StorageFullError, StoreError
+from index.errors import StorageError, StoreError
 from index.optional_dependencies import require_extra
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
-from service.errors import DatabaseFailedError, SettingsError
+from index.store.schema import collection_name, schema_name
+from service.errors import SettingsError
 from service.settings import Settings
 from service.state.tables import FORMAT, METADATA, progress
 
 _BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
-_KIND = 0x4C4D5354  # of a file, and of the lock that a server takes
-_DISK_FULL = "53100"
-
-_LOG = logging.getLogger(__name__)
+_KIND = 0x4C4D5354  # of a file
+_COLLECTIONS = sa.text("""
+SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'meta' AND n.nspname LIKE 'longmatch\\_%'""")
 
 
 class State(Protocol):
-    """The tables of one collection. Safe to use from many threads."""
+    """The tables of one collection. Safe to use from many threads.
+
+    Attributes:
+        shared: whether other servers may use them.
+    """
+
+    shared: bool
 
     @property
     def failure(self) -> StorageError | None:
@@ -69,6 +73,8 @@ class _Lent:
 
 class SQLiteState:
     """The tables in a file, which the mode 0600 hides from others."""
+
+    shared = False
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open the file; create it if it is missing, unless `read_only`."""
@@ -123,17 +129,16 @@ def _sqlite_format() -> DatabaseFormat:
 
 
 class PostgreSQL:
-    """A database that holds the state of one data directory, and belongs to it alone."""
+    """A database that holds the collections of any number of servers."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        """Connect; unless `read_only`, other servers are kept out until `close`.
+    def __init__(self, url: str) -> None:
+        """Connect.
 
         Args:
             url: `postgresql://USER@HOST/DATABASE`.
-            read_only: for a command that may run beside a server.
 
         Raises:
-            SettingsError: it cannot be reached, or another server uses it.
+            SettingsError: it cannot be reached.
         """
         require_extra("postgresql", "PostgreSQL", "psycopg")
         try:
@@ -145,42 +150,37 @@ class PostgreSQL:
                 pool_pre_ping=True,
                 isolation_level="REPEATABLE READ",
             )
-            # Its session holds the lock, and ends with the process.
-            self._session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self.engine.connect().close()
         except (ArgumentError, ValueError) as error:
-            raise SettingsError(f"state: is not postgresql://USER@HOST/DATABASE: {error}") from None
+            problem = f"database: is not postgresql://USER@HOST/DATABASE: {error}"
+            raise SettingsError(problem) from None
         except DBAPIError as error:
-            raise SettingsError(f"state: {self.name}: {error.orig}") from error
-        if read_only:
-            self._session.close()
-        elif not self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(_KIND))):
-            self.close()
-            raise SettingsError(f"state: {self.name}: another server uses this database")
+            raise SettingsError(f"database: {self.name}: {error.orig}") from error
 
     def has(self, collection: str) -> bool:
         """Return whether there is a state of a collection."""
         with _translated(self.name), self.engine.connect() as connection:
-            return sa.inspect(connection).has_schema(schema_name(collection))
+            return sa.inspect(connection).has_table(progress.name, schema_name(collection))
+
+    def collections(self) -> list[str]:
+        """Return the names of the collections that have documents, in order."""
+        with _translated(self.name), self.engine.connect() as connection:
+            return sorted(connection.scalars(_COLLECTIONS))
 
     def drop(self, collection: str) -> None:
-        """Remove the state of a collection, durably and as a whole, if there is any."""
+        """Remove a collection, durably and as a whole, if there is any."""
         with _translated(self.name), self.engine.begin() as connection:
             connection.execute(DropSchema(schema_name(collection), cascade=True, if_exists=True))
 
     def close(self) -> None:
         """Close every connection."""
-        self._session.close()
         self.engine.dispose()
 
 
-def schema_name(collection: str) -> str:
-    """Return the name of the schema of a collection, of at most 63 bytes."""
-    digest = hashlib.sha256(collection.encode()).hexdigest()
-    return f"longmatch_{collection[:36]}_{digest[:16]}"
-
-
 class PostgreSQLState:
-    """The tables in a schema; a lock of the process lets one write at a time change them."""
+    """The tables in a schema; a lock of it lets one write at a time change them."""
+
+    shared = True
 
     def __init__(self, database: PostgreSQL, collection: str) -> None:
         """Open the schema of a collection; create it if it is missing."""
@@ -189,7 +189,9 @@ class PostgreSQLState:
         self._engine: sa.Engine = database.engine.execution_options(
             schema_translate_map={None: schema}
         )
-        self._lock = threading.RLock()
+        # Sees what was committed while it waited for the lock.
+        self._writer = self._engine.execution_options(isolation_level="READ COMMITTED")
+        self._lock = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(schema, 1)))
         self._failure: StorageError | None = None
         with self.writing() as connection:
             connection.execute(CreateSchema(schema, if_not_exists=True))
@@ -206,10 +208,10 @@ class PostgreSQLState:
         return self._failure
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def reading(self, engine: sa.Engine | None = None) -> Iterator[sa.Connection]:
         """Lend a connection inside a transaction."""
         try:
-            with _translated(self._name), self._engine.begin() as connection:
+            with _translated(self._name), (engine or self._engine).begin() as connection:
                 yield connection
             self._failure = None
         except StorageError as error:
@@ -219,7 +221,8 @@ class PostgreSQLState:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Lend a connection inside a transaction, one at a time."""
-        with self._lock, self.reading() as connection:
+        with self.reading(self._writer) as connection:
+            connection.execute(self._lock)
             yield connection
 
     def close(self) -> None:
@@ -231,12 +234,9 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) == _DISK_FULL:
-            raise StorageFullError(name, "the database has no room") from error
-        if isinstance(error, OperationalError | InterfaceError):
-            _LOG.error("%s: %s", name, error.orig)
-            raise DatabaseFailedError(name, "PostgreSQL cannot be reached") from error
-        raise StoreError(f"{name}: {type(error.orig).__name__}") from error
+        from index.postgresql.connections import database_error  # an optional dependency
+
+        raise database_error(name, error.orig) from error
 
 
 def open_state(data: Path, database: PostgreSQL | None = None) -> State:
@@ -253,22 +253,15 @@ def open_state(data: Path, database: PostgreSQL | None = None) -> State:
 def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | None]:
     """Open the state of a data directory while a block runs; None if there is none.
 
-    The setting `state` says where it is.
+    The setting `database` says where it is.
     """
-    url, path = Settings().state, data / STATE_FILE
+    url, path = Settings().database, data / STATE_FILE
     state: State | None = None
     with ExitStack() as opened:
         if url is not None:
-            database = opened.enter_context(closing(PostgreSQL(url, read_only=read_only)))
+            database = opened.enter_context(closing(PostgreSQL(url)))
             if database.has(collection_name(data)):
                 state = PostgreSQLState(database, collection_name(data))
         elif path.exists():
             state = opened.enter_context(closing(SQLiteState(path, read_only=read_only)))
         yield state
-
-
-def collection_name(data: Path) -> str:
-    """Return the name of the collection whose data directory this is."""
-    folder = data.absolute().parent
-    named = folder.name == COLLECTIONS_DIRECTORY and (folder.parent / STORE_FILE).exists()
-    return data.absolute().name if named else DEFAULT_COLLECTION

@@ -281,16 +281,16 @@ def test_a_file_is_read_by_commands_and_by_no_other_user(tmp_path: Path) -> None
             FeedbackStore(found).remove(given.id)
 
 
-def test_a_database_serves_one_server(database: PostgreSQL, server: PostgreSQLServer) -> None:
-    with pytest.raises(errors.SettingsError, match="another server uses this database"):
-        PostgreSQL(server.url)
-    with pytest.raises(errors.SettingsError, match=r"state: postgresql:///postgres: .*nobody"):
+def test_a_database_that_cannot_be_used_is_refused(
+    database: PostgreSQL, server: PostgreSQLServer
+) -> None:
+    with pytest.raises(errors.SettingsError, match=r"database: postgresql:///postgres: .*nobody"):
         PostgreSQL(server.url.replace("longmatch@", "nobody:secret@"))
-    with pytest.raises(errors.SettingsError, match="state: is not postgresql://USER@HOST/DATABASE"):
+    with pytest.raises(errors.SettingsError, match="database: is not postgresql://USER@HOST/DATABASE"):
         PostgreSQL("postgresql://host:port/d")
     with open_state(Path("data"), database).writing() as connection:
         connection.execute(update(progress).values(format=0))
-    with pytest.raises(StoreError, match="has format 0, and not 1"):
+    with pytest.raises(StoreError, match="has format 0, and not 2"):
         open_state(Path("data"), database)
 
 
@@ -311,8 +311,8 @@ def test_a_service_with_its_state_in_postgresql(
 ) -> None:
     """Collections, feedback and standing queries; a database that stops; what is left of each."""
     with run_postgresql() as server:
-        monkeypatch.setenv("LONGMATCH_STATE", server.url)
-        settings = make_settings(state=server.url)
+        monkeypatch.setenv("LONGMATCH_DATABASE", server.url)
+        settings = make_settings(database=server.url)
         engine = open_engine(settings)
         client = Client(create_app(engine.settings, engine))
         verdict = {"query": {"id": "bees"}, "match": "tax", "grade": 1}
@@ -335,7 +335,8 @@ def test_a_service_with_its_state_in_postgresql(
         failed = client.post("/feedback", json=verdict)
         assert (failed.status_code, failed.json()["type"]) == (503, "/problems/storage-failed")
         assert "PostgreSQL cannot be reached" in failed.json()["detail"]
-        assert client.post("/match", json={"id": "bees"}).is_success
+        unread = client.post("/match", json={"id": "bees"})
+        assert (unread.status_code, unread.json()["type"]) == (503, "/problems/storage-failed")
         assert client.get("/readyz").json()["degraded"] == ["storage"]
         wait_until(lambda: "jobs are paused: " in caplog.text)
         server.start()
