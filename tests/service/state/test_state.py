@@ -286,7 +286,9 @@ def test_a_database_that_cannot_be_used_is_refused(
 ) -> None:
     with pytest.raises(errors.SettingsError, match=r"database: postgresql:///postgres: .*nobody"):
         PostgreSQL(server.url.replace("longmatch@", "nobody:secret@"))
-    with pytest.raises(errors.SettingsError, match="database: is not postgresql://USER@HOST/DATABASE"):
+    with pytest.raises(
+        errors.SettingsError, match="database: is not postgresql://USER@HOST/DATABASE"
+    ):
         PostgreSQL("postgresql://host:port/d")
     with open_state(Path("data"), database).writing() as connection:
         connection.execute(update(progress).values(format=0))
