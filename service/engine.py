@@ -37,7 +37,7 @@ from service.workers.scheduler import EncodeScheduler
 if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
     from service.feedback.store import FeedbackStore
     from service.standing.runner import StandingQueries
-    from service.state.database import PostgreSQL, State
+    from service.state.database import State
     from service.uploads.runner import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
@@ -58,7 +58,6 @@ class Engine:
         admission: the limit on active requests.
         bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
-        database: of the states of the collections, if one is set; else they are in files.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
@@ -81,7 +80,6 @@ class Engine:
     admission: Admission
     bodies: BodyMemory
     redis: RedisClient | None
-    database: "PostgreSQL | None"
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission

@@ -9,6 +9,7 @@ PostgreSQL lets go after the commit is visible: whoever sees change n + 1 sees c
 ids come in the order of the changes, with any number of servers. A reading one sees one state.
 """
 
+import hashlib
 import logging
 import re
 import threading
@@ -28,8 +29,12 @@ _OPTIONS = '-c search_path="{}" -c lock_timeout=30s -c statement_timeout=300s'
 _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))"
-_FORMAT = "SELECT obj_description(to_regclass('meta'))"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
+_FORMAT = "SELECT obj_description(to_regclass(?::text))"
+_COLLECTIONS = """
+SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'meta' AND n.nspname LIKE 'longmatch\\_%' ORDER BY 1"""
 _ID_LIST = re.compile(r"([\w.]+) IN \(SELECT value FROM json_each\((\?\d*)\)\)")
 _log = logging.getLogger(__name__)
 
@@ -52,7 +57,7 @@ def _id_list(found: re.Match[str]) -> str:
     return f"{column} = ANY(translate({mark}::text, '[]', '{{}}')::bigint[])"
 
 
-def _tables(schema: str) -> str:
+def tables_of(schema: str) -> str:
     """Return the statements that make tables as PostgreSQL takes them."""
     for ours, theirs in (
         ("INTEGER PRIMARY KEY AUTOINCREMENT", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
@@ -86,15 +91,16 @@ class _Connection:
 
     def __init__(self, url: str, schema: str) -> None:
         options = {**_TIMEOUTS, "options": _OPTIONS.format(schema), "autocommit": True}
-        self.raw = psycopg.connect(url, cursor_factory=psycopg.RawCursor, **options)
+        self.raw = psycopg.connect(url, **options)
         self.raw.adapters.register_dumper(str, _Text)
         self.raw.adapters.register_loader("text", _StoredText)
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        return self.raw.execute(translated(statement).encode(), values)
+        cursor = psycopg.RawCursor(self.raw)
+        return cursor.execute(translated(statement).encode(), values)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
-        cursor = self.raw.cursor()
+        cursor = psycopg.RawCursor(self.raw)
         cursor.executemany(translated(statement).encode(), list(rows))
         return cursor
 
@@ -106,17 +112,20 @@ class PostgreSQLConnections:
     restart of the server, is replaced.
     """
 
-    def __init__(self, url: str, collection: str, schema: str, *, read_only: bool) -> None:
+    def __init__(self, url: str, collection: str, mark: str, *, read_only: bool) -> None:
         """Connect to the schema of a collection; make it if it is missing, unless `read_only`.
+
+        `mark` is a table of those that are used, whose comment says of which format they are.
 
         Raises:
             StoreError: it cannot be reached, or the schema is missing.
         """
-        parts = psycopg.conninfo.conninfo_to_dict(url)
-        self.name = f"postgresql://{parts.get('host') or ''}/{parts.get('dbname') or ''} {schema}"
+        schema = schema_name(collection)
+        self.name = f"{_name_of(url)} {schema}"
         self.shared = True
         self._url = url
         self._collection = collection
+        self._mark = mark
         self._schema = schema
         self._read_only = read_only
         self._failure: StorageError | None = None
@@ -133,22 +142,23 @@ class PostgreSQLConnections:
         return self._failure
 
     def create_if_missing(
-        self, version: int, schema: str, insert: str, values: Sequence[str | int]
+        self, version: int, schema: str, insert: str = "", values: Sequence[str | int] = ()
     ) -> None:
-        """Make the tables of a format, by statements for SQLite, with a first row.
+        """Make the tables of a format, with a first row.
 
         Raises:
             StoreError: there are none and they may not be made, or they are of another format.
         """
         with self.reading() if self._read_only else self.writing() as connection:
-            ((found,),) = connection.execute(_FORMAT)
+            ((found,),) = connection.execute(_FORMAT, (self._mark,))
             if found is None and not self._read_only:
-                connection.raw.execute(_tables(schema), prepare=False)
-                connection.raw.execute(f"COMMENT ON TABLE meta IS '{version} {self._collection}'")
-                connection.execute(insert, values)
-                found = str(version)
+                connection.raw.execute(schema.encode())
+                found = f"{version} {self._collection}"
+                connection.raw.execute(f"COMMENT ON TABLE {self._mark} IS '{found}'".encode())
+                if insert:
+                    connection.execute(insert, values)
         if found is None:
-            raise StoreError(f"{self.name}: there are no documents here")
+            raise StoreError(f"{self.name}: there is nothing here")
         if (found := found.partition(" ")[0]) != str(version):
             raise StoreError(
                 f"{self.name}: has format {found}; this version of Longmatch reads {version}"
@@ -174,7 +184,7 @@ class PostgreSQLConnections:
         if self._read_only:
             raise StoreError(f"{self.name}: the store was opened for reading only")
         with self._transaction("BEGIN") as connection:
-            connection.execute(_LOCK)
+            connection.execute(_LOCK, (self._mark,))
             yield connection
 
     def reclaim(self, pages: int) -> Space:
@@ -242,6 +252,38 @@ class PostgreSQLConnections:
             self._failure = found if isinstance(found, StorageError) else self._failure
             raise found from error
         self._failure = None
+
+
+def _name_of(url: str) -> str:
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StoreError(f"is not postgresql://USER@HOST/DATABASE: {error}") from None
+    return f"postgresql://{parts.get('host') or ''}/{parts.get('dbname') or ''}"
+
+
+def collections_in(url: str) -> list[str]:
+    """Return the names of the collections in a database, in order."""
+    return [row[0] for row in _run(url, _COLLECTIONS).fetchall()]
+
+
+def drop_collection(url: str, collection: str) -> None:
+    """Remove a collection from a database, durably and as a whole, if there is one."""
+    _run(url, f'DROP SCHEMA IF EXISTS "{schema_name(collection)}" CASCADE')
+
+
+def _run(url: str, statement: str) -> Any:
+    try:
+        with psycopg.connect(url, autocommit=True, **_TIMEOUTS) as connection:
+            return connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise database_error(_name_of(url), error) from error
+
+
+def schema_name(collection: str) -> str:
+    """Return the name of the schema of a collection, of at most 63 bytes."""
+    digest = hashlib.sha256(collection.encode()).hexdigest()
+    return f"longmatch_{collection[:36]}_{digest[:16]}"
 
 
 def database_error(name: str, error: BaseException | None) -> StoreError:

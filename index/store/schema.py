@@ -1,6 +1,5 @@
 """The tables of the store: how they are created, and how a file is recognised as a store."""
 
-import hashlib
 import secrets
 from contextlib import closing
 from pathlib import Path
@@ -133,12 +132,13 @@ def _postgresql(
     path: Path, database: str, values: tuple[str | int, ...], *, read_only: bool
 ) -> Connections:
     require_extra("postgresql", "PostgreSQL", "psycopg")
-    from index.postgresql.connections import PostgreSQLConnections  # an optional dependency
+    from index.postgresql.connections import PostgreSQLConnections, tables_of  # optional
 
-    name = collection_name(path.parent)
-    opened = PostgreSQLConnections(database, name, schema_name(name), read_only=read_only)
+    opened = PostgreSQLConnections(
+        database, collection_name(path.parent), "meta", read_only=read_only
+    )
     try:
-        opened.create_if_missing(STORE.version, STORE.schema, _INSERT_META, values)
+        opened.create_if_missing(STORE.version, tables_of(STORE.schema), _INSERT_META, values)
     except BaseException:
         opened.close()
         raise
@@ -190,9 +190,3 @@ def collection_name(data: Path) -> str:
     folder = data.absolute().parent
     named = folder.name == COLLECTIONS_DIRECTORY and (folder.parent / LOCK_FILE).exists()
     return data.absolute().name if named else DEFAULT_COLLECTION
-
-
-def schema_name(collection: str) -> str:
-    """Return the name of the schema of a collection, of at most 63 bytes."""
-    digest = hashlib.sha256(collection.encode()).hexdigest()
-    return f"longmatch_{collection[:36]}_{digest[:16]}"

@@ -64,7 +64,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        state = open_state(path, engine.database)
+        state = open_state(path, settings.database)
         opened.callback(state.close)
         jobs = Jobs(state, path, settings, metrics)
         opened.callback(jobs.close)
@@ -207,7 +207,7 @@ def create_collection(engine: Engine, name: str) -> bool:
     if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
         raise TooManyCollectionsError(settings.max_collections)
     is_new = name not in _stored_names(engine)
-    if is_new and engine.database is None:
+    if is_new and settings.database is None:
         make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
     collections.find(name)  # raises if it could not be opened
@@ -230,8 +230,10 @@ def remove_collection(engine: Engine, name: str) -> None:
     try:
         if isinstance(member, Collection):
             close_collection(member)
-        if engine.database is not None:
-            engine.database.drop(name)
+        if (database := engine.settings.database) is not None:
+            from index.postgresql.connections import drop_collection  # an optional dependency
+
+            drop_collection(database, name)
         remove_folder(engine.settings.data, name)
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
@@ -244,7 +246,7 @@ def remove_collection(engine: Engine, name: str) -> None:
 def _open(engine: Engine, name: str) -> None:
     path = collection_path(engine.settings.data, name)
     try:
-        if engine.database is not None:  # which holds the store
+        if engine.settings.database is not None:  # which holds the store
             path.mkdir(parents=True, exist_ok=True)
         elif name != DEFAULT:
             check_collection(path)
@@ -255,9 +257,11 @@ def _open(engine: Engine, name: str) -> None:
 
 def _stored_names(engine: Engine) -> list[str]:
     """Return the names of the collections besides the default one, whichever server made them."""
-    if engine.database is None:
+    if engine.settings.database is None:
         return collection_names(engine.settings.data)
-    return [name for name in engine.database.collections() if name != DEFAULT]
+    from index.postgresql.connections import collections_in  # an optional dependency
+
+    return [name for name in collections_in(engine.settings.database) if name != DEFAULT]
 
 
 def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:

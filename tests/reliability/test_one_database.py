@@ -168,8 +168,8 @@ def test_a_database_that_fails_is_named_and_comes_back(
         administer(
             "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$",
-            """DO $$ BEGIN EXECUTE (SELECT format('CREATE TRIGGER no_room BEFORE INSERT ON %I.documents
-            EXECUTE FUNCTION public.no_room()', schemaname)
+            """DO $$ BEGIN EXECUTE (SELECT format('CREATE TRIGGER no_room
+            BEFORE INSERT ON %I.documents EXECUTE FUNCTION public.no_room()', schemaname)
             FROM pg_tables WHERE tablename = 'documents'); END $$""",
         )
         refused("storage-full", "the database has no room")
