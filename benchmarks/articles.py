@@ -23,7 +23,7 @@ from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 
 TOPICS = 500
@@ -137,7 +137,7 @@ def _invented_words() -> list[str]:
     return [word for word in words if word not in ENGLISH][:VOCABULARY]
 
 
-def put_articles(store: SQLiteDocumentStore, model: ArticleModel, size: int) -> None:
+def put_articles(store: DocumentStore, model: ArticleModel, size: int) -> None:
     """Put `article0`, `article1` … into a store."""
     for start in range(0, size, PUT_TOGETHER):
         numbers = range(start, min(start + PUT_TOGETHER, size))

@@ -28,8 +28,7 @@ from index.errors import CorpusError
 from index.lexical.segmented_index import MAX_TITLE_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
-from index.store.document_store import SQLiteDocumentStore
-from index.store.port import DocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 
 # A kill can cost one batch: some seconds of two cores.
@@ -296,7 +295,7 @@ def _encode(
     ]
 
 
-def refit_alignment(store: SQLiteDocumentStore, progress: Progress) -> None:
+def refit_alignment(store: DocumentStore, progress: Progress) -> None:
     """Fit the alignment to a corpus that has changed enough, and align pending documents.
 
     Raises:

@@ -56,8 +56,8 @@ from index.sqlite.connections import (
     vector_id_list,
 )
 from index.store.checksums import find_damage
-from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import insert_metadata, metadata_values
+from index.store.document_store import DocumentStore
+from index.store.filters import insert_metadata, metadata_values, stored
 from index.store.rows import advance_sequence, insert_encoding, remove_documents
 from index.store.schema import STORE
 from index.vectors.live_index import read_snapshot
@@ -151,7 +151,7 @@ def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     yield from _examine_store(data, vector_space(checkpoint))
 
 
-def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
+def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
     """Check the files of followers and the index of the vectors; each may be deleted any time."""
     checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
     checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
@@ -199,7 +199,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         if any(not finding.remedy.repairable for finding in found):
             return
         with closing(
-            SQLiteDocumentStore(
+            DocumentStore(
                 path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
             )
         ) as store:
@@ -300,7 +300,8 @@ def metadata_problem(connection: sqlite3.Connection) -> str | None:
     for *row, vector_id in connection.execute(_VALUES):
         sums[vector_id] += _hash(row)
     for vector_id, metadata in connection.execute(_METADATA):
-        sums[vector_id] -= sum(map(_hash, metadata_values(json.loads(metadata))))
+        values = metadata_values(json.loads(metadata))
+        sums[vector_id] -= sum(_hash((*value[:2], stored(value[2]))) for value in values)
     wrong = sorted(vector_id for vector_id, rest in sums.items() if rest)
     if not wrong:
         return None

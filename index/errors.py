@@ -68,6 +68,12 @@ class StorageFullError(StorageError):
     problem = "the disk is full"
 
 
+class DatabaseFailedError(StorageError):
+    """The PostgreSQL that keeps the documents and the state cannot be reached, or failed."""
+
+    problem = "the database failed"
+
+
 class EngineError(StorageError):
     """The engine does not answer, refuses, or does not hold what the store needs."""
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from index.errors import StorageError, StoreError
 from index.progress import Progress
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
-from index.store.rows import read_log_start, read_sequence
+from index.store.database import Connection, Connections
+from index.store.rows import SEQUENCE, read_log_start, read_sequence
 
 _DOCUMENTS_A_TRANSACTION = 64
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
@@ -69,7 +70,7 @@ class Follower:
 
     def __init__(
         self,
-        truth: SQLiteConnections,
+        truth: Connections,
         path: Path,
         kind: DatabaseFormat,
         *,
@@ -162,7 +163,7 @@ class Follower:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a read transaction, after following where that has failed."""
         connections = self._connections()
-        if self._behind and not self._read_only:
+        if not self._read_only and self._lags():
             try:
                 self.follow()
             except StorageError as error:  # a full disk does not keep what is there from being read
@@ -170,6 +171,13 @@ class Follower:
             connections = self._connections()
         with self._noting_damage(), connections.reading() as connection:
             yield connection
+
+    def _lags(self) -> bool:
+        """Return whether it lacks something, be it what another server has written."""
+        if self._truth.shared and not self._behind:
+            ((present,),) = self._truth.read_rows(SEQUENCE)
+            self._behind = present != self._position
+        return self._behind
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -345,7 +353,7 @@ def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> No
             _log.warning("what is derived does not follow the store: %s", error)
 
 
-def read_changes(store: sqlite3.Connection, position: int) -> Changes | None:
+def read_changes(store: Connection, position: int) -> Changes | None:
     """Return the changes of a store after a sequence; None where they are not known.
 
     From 0 they always are.

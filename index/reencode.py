@@ -23,7 +23,6 @@ from encoder.encoder import Encoder
 from encoder.opening import open_encoder
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
 from index.directory.data_directory import (
-    LOCK_FILE,
     SHADOW_TEST_FILE,
     STORE_FILE,
     DataDirectory,
@@ -36,10 +35,9 @@ from index.directory.encoder_name import remember_encoder
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
-from index.store.document_store import SQLiteDocumentStore
-from index.store.port import DocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
-from index.store.schema import read_space
+from index.store.schema import LOCK_FILE, read_space
 
 REENCODING = ".reencoding"
 _DISCARDED = ".reencoding-discarded"
@@ -163,8 +161,8 @@ def require_another(data: Path, checkpoint: Checkpoint) -> VectorSpace:
     return space
 
 
-def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
-    return SQLiteDocumentStore(
+def _open(data: Path, space: VectorSpace) -> DocumentStore:
+    return DocumentStore(
         data / STORE_FILE,
         fingerprint=space.fingerprint,
         dimension=space.dimension,

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
-from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
+from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
@@ -38,7 +38,7 @@ from service.workers.scheduler import EncodeScheduler
 if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
     from service.feedback.store import FeedbackStore
     from service.standing.runner import StandingQueries
-    from service.state.database import PostgreSQL, State
+    from service.state.database import State
     from service.uploads.runner import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
@@ -59,7 +59,6 @@ class Engine:
         admission: the limit on active requests.
         bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
-        database: of the states of the collections, if one is set; else they are in files.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
@@ -82,7 +81,6 @@ class Engine:
     admission: Admission
     bodies: BodyMemory
     redis: RedisClient | None
-    database: "PostgreSQL | None"
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission

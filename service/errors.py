@@ -6,7 +6,7 @@ from inspect import cleandoc
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from index.errors import StorageError, StoreError
+from index.errors import StoreError
 
 RejectionReason = Literal[
     "queue_tokens",
@@ -330,13 +330,6 @@ class FeedbackFullError(ServiceError, problem=("feedback-full", 409, "There is t
     """
 
     message = "there is as much feedback as there may be, {}: delete some"
-
-
-class DatabaseFailedError(StorageError, ServiceError):
-    """The database of the setting `state` cannot be reached, or failed."""
-
-    problem = "the database failed"
-    problem_type = STORAGE_FAILED
 
 
 class ModelNotFoundError(ServiceError, problem=("model-not-found", 404, "No model has this name")):

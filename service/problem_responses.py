@@ -24,6 +24,7 @@ from starlette.types import Scope
 from encoder.errors import EmptyTextError, EncoderError, TruncatedTextError
 from index.errors import (
     DamagedDocumentError,
+    DatabaseFailedError,
     DocumentError,
     EngineError,
     IndexingError,
@@ -73,6 +74,7 @@ _OF_PACKAGES: dict[type[BaseException], ProblemType] = {
     LexicalIndexNotReadyError: NotReadyError.problem_type,
     EngineError: ENGINE_FAILED,
     StorageError: STORAGE_FAILED,
+    DatabaseFailedError: STORAGE_FAILED,
     StorageFullError: STORAGE_FULL,
     DamagedDocumentError: DOCUMENT_DAMAGED,
 }

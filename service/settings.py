@@ -91,12 +91,12 @@ class Settings(BaseSettings):
         default=Path("longmatch-data"),
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
-    state: str | None = Field(
+    database: str | None = Field(
         default=None,
         pattern="^postgresql://",
-        description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
-        "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
-        "default, they are in the data directory. Every command reads it.",
+        description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps the documents, "
+        "jobs, answers to Idempotency-Key, feedback and standing queries of any number of servers; "
+        "by default, they are in the data directory. Every command reads it.",
     )
     engine: str | None = Field(
         default=None,

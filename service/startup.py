@@ -22,7 +22,6 @@ from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
-from service.state.database import PostgreSQL
 from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
@@ -51,9 +50,6 @@ def open_engine(settings: Settings) -> Engine:
     metrics, rate = Metrics(), settings.rate_limit_tokens_per_minute
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        database = None if settings.state is None else PostgreSQL(settings.state)
-        if database is not None:
-            opened.callback(database.close)
         scheduler, cache = _open_scheduler(settings, encoder, run, metrics, opened)
         engine = Engine(
             settings=settings,
@@ -65,7 +61,6 @@ def open_engine(settings: Settings) -> Engine:
             admission=Admission(settings.max_active_requests),
             bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
-            database=database,
             rate_limiter=None if rate is None else RateLimiter(rate, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
@@ -114,8 +109,6 @@ def close_engine(engine: Engine) -> None:
         engine.search_processes.close()
     for collection in collections:
         close_collection(collection)
-    if engine.database is not None:
-        engine.database.close()
 
 
 def search_threads(cores: int) -> int:

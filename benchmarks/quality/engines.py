@@ -28,7 +28,7 @@ from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import AlignmentOptions, EncodedQuery, SearchOptions
 from index.search.score import LinearFusion, read_fusion
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 if TYPE_CHECKING:
     from index.engine.qdrant.engine import QdrantEngine
@@ -104,7 +104,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _engine(store: SQLiteDocumentStore, server: str | None) -> Iterator["QdrantEngine"]:
+def _engine(store: DocumentStore, server: str | None) -> Iterator["QdrantEngine"]:
     from benchmarks.edge_client import edge_client  # tables are printed without these
     from index.engine.qdrant.engine import QdrantEngine, connect
 

@@ -35,7 +35,8 @@ from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import read_block_vectors, read_offsets
-from index.sqlite.connections import DatabaseFormat, SQLiteConnections, vector_id_list
+from index.sqlite.connections import DatabaseFormat, vector_id_list
+from index.store.database import Connection, Connections
 
 BLOCKS_FILE = "blocks.sqlite3"
 BLOCKS = DatabaseFormat(
@@ -80,9 +81,10 @@ _SCALE = np.dtype("<f4")
 _SPACES = """
 SELECT space_id FROM alignment_spaces"""
 _MAKE_CURRENT = """
-UPDATE alignment_spaces SET current = (space_id = ?)"""
+UPDATE alignment_spaces SET current = CASE WHEN space_id = ?1 THEN 1 ELSE 0 END
+WHERE EXISTS (SELECT 1 FROM alignment_spaces WHERE space_id = ?1)"""
 _DROP_SPACES = """
-DELETE FROM alignment_spaces WHERE NOT current"""
+DELETE FROM alignment_spaces WHERE current = 0"""
 # In each of the spaces, of which there are two at most.
 _PENDING = """
 SELECT vector_id FROM documents d WHERE vector_id > ?1 AND (
@@ -135,9 +137,9 @@ class AlignmentIndex(Follower):
     """The alignment index of an open store. Safe to use from many threads."""
 
     def __init__(
-        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
-        """Follow the store at a path; `SQLiteDocumentStore.alignment` is one."""
+        """Follow the store at a path; `DocumentStore.alignment` is one."""
         super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
         self._common = common
         self._store = store
@@ -227,7 +229,8 @@ class AlignmentIndex(Follower):
                 raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
         if fitted is not None:
             with self._truth.writing() as store:
-                insert_space(store, fitted, fitted=True)
+                if find_space(store, current=False) is None:  # else another server was first
+                    insert_space(store, fitted, fitted=True)
                 following = find_space(store, current=False)
         self._finish("aligning documents", progress, stop)
         if stop():
@@ -273,8 +276,8 @@ class AlignmentIndex(Follower):
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
                 space = self._load(store, space_id).space
-                rows = store.execute(_BLOCK_VECTORS, (vector_id_list(missing),))
-                for vector_id, offsets, vectors, text in rows:
+                stored = store.execute(_BLOCK_VECTORS, (vector_id_list(missing),))
+                for vector_id, offsets, vectors, text in stored:
                     marks = mark(str(text), read_offsets(offsets), common)
                     if marks is not None:
                         connection.execute(_NOTE_SHARE, (marks.share, vector_id))
@@ -287,11 +290,11 @@ class AlignmentIndex(Follower):
                     else:
                         connection.execute(_INSERT_BLOCKS, (vector_id, space_id, content))
 
-    def _current(self, store: sqlite3.Connection) -> SpaceInUse | None:
+    def _current(self, store: Connection) -> SpaceInUse | None:
         row = find_space(store)
         return None if row is None else self._load(store, row.space_id)
 
-    def _load(self, store: sqlite3.Connection, space_id: int) -> SpaceInUse:
+    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
         loaded = self._loaded.get(space_id)
         if loaded is None:
             try:

@@ -4,7 +4,6 @@ They are kept in the store: what a space was fitted to is not there any more, so
 again that is the same.
 """
 
-import sqlite3
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -21,6 +20,7 @@ from encoder.alignment.space import (
 from index.progress import Progress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
 from index.sqlite.connections import vector_id_list
+from index.store.database import Connection
 from index.store.rows import read_sequence
 
 REFIT_DRIFT = 0.5
@@ -63,21 +63,21 @@ class SpaceRow:
     sequence: int
 
 
-def find_space(store: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:
+def find_space(store: Connection, *, current: bool = True) -> SpaceRow | None:
     """Return the current space, or the one that is to follow it; None if there is none."""
     row = store.execute(_SPACE, (int(current),)).fetchone()
     return None if row is None else SpaceRow(*row)
 
 
-def insert_space(store: sqlite3.Connection, space: AlignmentSpace, *, fitted: bool) -> None:
+def insert_space(store: Connection, space: AlignmentSpace, *, fitted: bool) -> None:
     """Insert a space: the next one if it was fitted to the documents, else the current one."""
     (documents,) = store.execute(_NUMBER).fetchone() if fitted else (0,)
     content = write_space(space)
-    values = (not fitted, documents, read_sequence(store), content, crc32(content))
+    values = (int(not fitted), documents, read_sequence(store), content, crc32(content))
     store.execute(_INSERT, values)
 
 
-def load_space(store: sqlite3.Connection, space_id: int) -> AlignmentSpace:
+def load_space(store: Connection, space_id: int) -> AlignmentSpace:
     """Read a space.
 
     Raises:
@@ -89,7 +89,7 @@ def load_space(store: sqlite3.Connection, space_id: int) -> AlignmentSpace:
     return read_space(row[0])
 
 
-def fit_to_documents(store: sqlite3.Connection, progress: Progress) -> AlignmentSpace | None:
+def fit_to_documents(store: Connection, progress: Progress) -> AlignmentSpace | None:
     """Fit a space to documents at equal distances; None of a collection that is too small.
 
     Raises:

@@ -4,7 +4,6 @@ The table `common_text` has one row: the common runs, those that are changing, a
 measured on. What is missing or damaged is measured again.
 """
 
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,8 @@ from encoder.terms.segmentation import words_of
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.lexical.terms import hash_words
 from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.sqlite.connections import vector_id_list
+from index.store.database import Connection, Connections
 from index.store.rows import advance_sequence, revise
 
 MAX_DRIFT = 0.2  # share of the documents that may change before common text is measured again
@@ -49,7 +49,7 @@ VALUES (?, ?, ?, ?, ?, ?)"""
 _SETTLE = """
 UPDATE common_text SET changing = ?, checksum = ?, version = version + 1 WHERE version = ?"""
 _NUMBER = """
-SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?)"""
+SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?) AS counted"""
 _LAST_ID = """
 SELECT coalesce(max(vector_id), 0) FROM documents"""
 _IDS = """
@@ -101,13 +101,13 @@ def without_common(aligned: AlignedBlocks, marks: Marks | None) -> AlignedBlocks
 class CommonTexts:
     """The common text of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections) -> None:
-        """Use the connections of a store; `SQLiteDocumentStore.common_text` is one."""
+    def __init__(self, connections: Connections) -> None:
+        """Use the connections of a store; `DocumentStore.common_text` is one."""
         self._connections = connections
         self._refreshing = threading.Lock()
         self._known = NO_COMMON_TEXT
 
-    def read(self, connection: sqlite3.Connection | None = None) -> CommonText:
+    def read(self, connection: Connection | None = None) -> CommonText:
         """Return the present common text; without a connection in a transaction of its own."""
         if connection is None:
             with self._connections.reading() as connection:
@@ -125,7 +125,7 @@ class CommonTexts:
             following: of large collections, return False.
         """
         with self._connections.reading() as connection:
-            most = FOLLOWED + 1 if following else -1
+            most = FOLLOWED + 1 if following else 2**62
             (documents,) = connection.execute(_NUMBER, (most,)).fetchone()
             if following and documents > FOLLOWED:
                 return False
@@ -188,7 +188,7 @@ class CommonTexts:
                     yield vector_id, hash_words(words_of(text))
 
 
-def read_common_text(connection: sqlite3.Connection) -> CommonText:
+def read_common_text(connection: Connection) -> CommonText:
     """Read the common text; a missing or damaged row reads as none, and is measured again."""
     row = connection.execute(_ROW).fetchone()
     if row is None:
@@ -203,9 +203,7 @@ def read_common_text(connection: sqlite3.Connection) -> CommonText:
     return found if _checksum(found) == checksum else CommonText(none, none, version)
 
 
-def _write(
-    connection: sqlite3.Connection, common: CommonText, documents: int, last_id: int
-) -> None:
+def _write(connection: Connection, common: CommonText, documents: int, last_id: int) -> None:
     connection.execute("DELETE FROM common_text")
     contents = (_pack(common.runs), _pack(common.changing))
     values = (common.version, documents, last_id, *contents, _checksum(common))

@@ -12,7 +12,7 @@ from encoder.atomic_files import write_atomically
 from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names
 from index.document import SkippedInput
 from index.errors import CorpusError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 FOLDERS_FILE = "folders.json"
 
@@ -29,7 +29,7 @@ class FolderFiles:
     folder: Path | None
     record: Path
 
-    def gone(self, store: SQLiteDocumentStore) -> list[str]:
+    def gone(self, store: DocumentStore) -> list[str]:
         """Return the ids of the documents whose files are no longer there.
 
         A file that cannot be examined counts as there.
@@ -40,7 +40,7 @@ class FolderFiles:
         gone = [name for name in names if _is_gone(self.folder / name)]
         return list(store.content_hashes(gone))
 
-    def remember(self, corpus: Corpus, store: SQLiteDocumentStore) -> None:
+    def remember(self, corpus: Corpus, store: DocumentStore) -> None:
         """Write which stored documents are files of the folder, or were."""
         if self.folder is None:
             return

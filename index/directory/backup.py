@@ -26,8 +26,6 @@ from typing import IO, Any
 from encoder.atomic_files import replace_durably
 from encoder.checkpoint import Checkpoint, split_fingerprint
 from index.directory.collections import (
-    COLLECTIONS_DIRECTORY,
-    DEFAULT_COLLECTION,
     NAME_PATTERN,
     check_collection,
     collection_names,
@@ -38,7 +36,6 @@ from index.directory.data_directory import (
     ARRIVING,
     DAMAGED_FILE,
     FITTED,
-    LOCK_FILE,
     STORE_FILE,
     locked,
     settle,
@@ -48,8 +45,8 @@ from index.directory.data_directory import (
 from index.errors import BackupError, StoreError
 from index.sqlite.connections import create_private, open_reader, translated_errors
 from index.store.checksums import find_damage
-from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import read_space
+from index.store.document_store import DocumentStore
+from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION, LOCK_FILE, read_space
 
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
 STATE_FILE = "state.sqlite3"  # of the service
@@ -313,7 +310,7 @@ def restore_backup(
             _read_files(source, manifest, arriving)
             for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
                 space = read_space(store)
-                SQLiteDocumentStore(
+                DocumentStore(
                     store, fingerprint=space.fingerprint, dimension=space.dimension
                 ).close()
         swap_in(data)

@@ -16,9 +16,8 @@ from pathlib import Path
 from encoder.atomic_files import replace_durably, sync
 from index.directory.data_directory import CONTENT, STORE_FILE, swap_is_pending, sync_tree
 from index.errors import StoreError
+from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
 
-COLLECTIONS_DIRECTORY = "collections"
-DEFAULT_COLLECTION = "default"
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"  # a name is a folder, a part of a path, and a label
 
 _NAME = re.compile(NAME_PATTERN.strip("^$"))

@@ -45,14 +45,13 @@ from index.followers import FILE_ENDINGS
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
-from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import read_space
+from index.store.document_store import DocumentStore
+from index.store.schema import LOCK_FILE, has_store, read_space
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
-LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
@@ -87,7 +86,7 @@ class DataDirectory:
     """An open data directory; `open_data_directory` makes it."""
 
     path: Path
-    store: SQLiteDocumentStore
+    store: DocumentStore
     index: LiveIndex
     engine: Engine
     _open_files: ExitStack
@@ -108,6 +107,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     index_precision: Precision | None = None,
     in_background: bool = False,
     engine: str | None = None,
+    database: str | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -128,6 +128,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             unless `read_only`; `store.lexical.building` is true until then.
         engine: URL of the server that searches instead of this process. While it does not answer,
             the directory is open all the same.
+        database: URL of the PostgreSQL that holds the store, instead of a file in the directory.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -136,12 +137,12 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     """
     with ExitStack() as open_files:
         if read_only:
-            _check_exists(path)
+            _check_exists(path, database)
         else:
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
             _finish_swap(path)
-        store = SQLiteDocumentStore(
+        store = DocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,
             dimension=dimension,
@@ -149,6 +150,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             find_families=find_families,
             space=alignment,
             words_in_background=in_background,
+            database=database,
         )
         open_files.callback(store.close)
         index = open_live_index(
@@ -167,7 +169,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         return DataDirectory(path, store, index, searched, open_files.pop_all())
 
 
-def _connect(store: SQLiteDocumentStore, url: str) -> Engine:
+def _connect(store: DocumentStore, url: str) -> Engine:
     require_extra("qdrant", "a Qdrant as the engine")
     from index.engine.qdrant.engine import connect  # its client takes long to import
 
@@ -203,7 +205,9 @@ def settle(path: Path) -> None:
             pass  # taking the lock finishes it
 
 
-def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None) -> Checkpoint:
+def with_share_of(
+    path: Path, checkpoint: Checkpoint, share: float | None = None, database: str | None = None
+) -> Checkpoint:
     """Return a checkpoint with the reading share of a data directory, before it is opened.
 
     Args:
@@ -211,6 +215,7 @@ def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None
         checkpoint: any.
         share: to use; by default the one that the stored vectors were made with, or 1. Opening the
             directory compares them.
+        database: URL of the PostgreSQL that holds the store, if one does.
 
     Raises:
         CheckpointError: it encodes every sentence block, and the share is less.
@@ -220,16 +225,16 @@ def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None
     settle(path)
     store = path / STORE_FILE
     if share is None:
-        space = read_space(store) if store.is_file() else None
+        space = read_space(store, database) if has_store(store, database) else None
         _, share = split_fingerprint("" if space is None else space.fingerprint)
     return with_reading_share(checkpoint, share)
 
 
-def _check_exists(path: Path) -> None:
+def _check_exists(path: Path, database: str | None) -> None:
     try:
         if swap_is_pending(path):
             raise StoreError(f"{path}: a swap of its content is unfinished: open it for writing")
-        found = (path / STORE_FILE).is_file()
+        found = has_store(path / STORE_FILE, database)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
     if not found:

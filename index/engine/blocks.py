@@ -11,7 +11,7 @@ from encoder.arrays import Float32
 from index.alignment.alignment_index import AlignableDocuments
 from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import as_stored
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
 
@@ -26,7 +26,7 @@ class QueryBlocks:
         space: that the blocks are in.
     """
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     query: EncodedQuery
     blocks: AlignedBlocks | None = None
     space: AlignmentSpace | None = None

@@ -15,7 +15,7 @@ from index.lexical.scoring import TermWeight
 from index.search.channels import CHANNELS, Channel, ChannelKind, WordChannel, timed
 from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import EncodedQuery, Seconds
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
 from index.vectors.live_index import LiveIndex
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class LocalEngine:
     """An open store with its index and its followers."""
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     index: LiveIndex
     channels: Mapping[str, ChannelKind] = field(default_factory=lambda: CHANNELS)
     failure: IndexingError | None = None
@@ -60,7 +60,9 @@ class LocalEngine:
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
     ) -> "LocalSearch":
-        """Begin the searches for a query."""
+        """Begin the searches for a query, in all that any server has stored before."""
+        if self.store.shared and self.store.sequence != self.index.sequence:
+            self.index.catch_up()
         made = {
             name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()
         }

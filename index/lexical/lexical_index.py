@@ -32,7 +32,7 @@ from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot, QueryReads
 from index.lexical.terms import QUOTE, count_terms_and_titles, level_of
 from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections
+from index.store.database import Connections
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
@@ -63,9 +63,9 @@ class LexicalIndex(SegmentedIndex):
     """The lexical index of an open store; safe for threads."""
 
     def __init__(
-        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
-        """Follow the store at a path; `SQLiteDocumentStore.lexical` does."""
+        """Follow the store at a path; `DocumentStore.lexical` does."""
         super().__init__(truth, store, common, read_only=read_only)
         self._names: tuple[str, dict[int, str]] = "", {}  # of the terms of a file
 

@@ -48,6 +48,7 @@ from index.lexical.tables import (
 from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, with_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.store.database import Connection, Connections
 
 MAX_TITLE_DRIFT = 0.01  # share of the documents that may change before titles are found again
 LEXICAL_DIRECTORY = "lexical"  # in the folder of the store
@@ -66,7 +67,7 @@ WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 _VECTOR_IDS = """
 SELECT vector_id FROM documents ORDER BY vector_id"""
 _NUMBER = """
-SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?)"""
+SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?) AS counted"""
 _TITLE_TERM_IDS = """
 SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 
@@ -84,7 +85,7 @@ class KnownTitles:
         self._reading = threading.Lock()
         self._titles, self._last, self._gone = NO_TITLES, 0, 0
 
-    def read(self, connection: sqlite3.Connection, others: Iterable[str] = ()) -> TitleMatcher:
+    def read(self, connection: Connection, others: Iterable[str] = ()) -> TitleMatcher:
         """Return the titles, those of documents that came since and `others` among them."""
         with self._reading:
             if self._gone > MAX_TITLE_DRIFT * len(self._titles):
@@ -112,9 +113,9 @@ class SegmentedIndex(Follower):
     """
 
     def __init__(
-        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
-        """Follow the store at a path; `SQLiteDocumentStore.lexical` does."""
+        """Follow the store at a path; `DocumentStore.lexical` does."""
         path = store.with_name(LEXICAL_DIRECTORY) / WORDS_FILE
         super().__init__(truth, path, WORDS, read_only=read_only)
         self.titles = KnownTitles()
@@ -186,7 +187,7 @@ class SegmentedIndex(Follower):
             if not _is_of(self._snapshot, state):
                 with self._following:
                     self._read_file()
-        elif self._behind:
+        elif self._lags():
             try:
                 self.follow()
             except StorageError as error:  # what is in memory can still be searched

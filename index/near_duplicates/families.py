@@ -34,10 +34,10 @@ from index.progress import Progress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
 from index.sqlite.connections import (
     DatabaseFormat,
-    SQLiteConnections,
     document_id_list,
     vector_id_list,
 )
+from index.store.database import Connection, Connections
 
 FAMILIES_FILE = "families.sqlite3"
 LEAST_SHARE = 0.5  # of the blocks of the longer text must be exceeded
@@ -198,7 +198,7 @@ class Family:
 
 
 def _confirmed_links(
-    connection: sqlite3.Connection, store: sqlite3.Connection, text: SignedText
+    connection: sqlite3.Connection, store: Connection, text: SignedText
 ) -> list[int]:
     """Return the ids of the texts that are near-duplicates of a text; an empty one has none."""
     candidates = _candidates(connection, text.signature)
@@ -246,7 +246,7 @@ def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple
     return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
 
 
-def _blocks(store: sqlite3.Connection, vector_ids: Sequence[int]) -> Float32 | None:
+def _blocks(store: Connection, vector_ids: Sequence[int]) -> Float32 | None:
     """Return the block vectors of the first of these documents that has some; None if damaged."""
     rows = store.execute(_FIRST_BLOCKS, (vector_id_list(vector_ids),)).fetchall()
     try:
@@ -271,7 +271,7 @@ def _add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) ->
 
 
 def _add_texts(
-    connection: sqlite3.Connection, store: sqlite3.Connection, signed: Iterable[SignedText]
+    connection: sqlite3.Connection, store: Connection, signed: Iterable[SignedText]
 ) -> None:
     """Add the texts of those documents that are still to be looked at, and link them."""
     for text in signed:
@@ -279,7 +279,7 @@ def _add_texts(
             connection.execute(_SET_TEXT, (_add_text(connection, store, text), text.vector_id))
 
 
-def _add_text(connection: sqlite3.Connection, store: sqlite3.Connection, text: SignedText) -> int:
+def _add_text(connection: sqlite3.Connection, store: Connection, text: SignedText) -> int:
     """Add a text, in the families of its near-duplicates or a new one; return its id."""
     known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
     if known is not None:
@@ -366,14 +366,14 @@ class Families(Follower):
 
     def __init__(
         self,
-        truth: SQLiteConnections,
+        truth: Connections,
         store: Path,
         common: CommonTexts,
         *,
         find: bool,
         read_only: bool,
     ) -> None:
-        """Follow the store at a path; `SQLiteDocumentStore.families` is one.
+        """Follow the store at a path; `DocumentStore.families` is one.
 
         Without `find`, near-duplicates of documents that are put are not looked for.
         """

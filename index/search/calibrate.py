@@ -35,7 +35,7 @@ from index.search.corpus_calibration import (
 )
 from index.search.records import Bounds, Mode
 from index.search.score import LinearFusion, read_corpus_fusion, read_fusion, still_valid
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 # Why a data directory has no measurement that holds.
 TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
@@ -146,7 +146,7 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
 
 
 def measure_scoring(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     checkpoint: Checkpoint,
     progress: Progress,
     tuned: LinearFusion | None = None,

@@ -18,7 +18,7 @@ from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
 from index.lexical.snapshot import QueryReads
 from index.search.records import EncodedQuery, Mode, SearchStage, Seconds
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import NO_VECTOR
 
@@ -85,7 +85,7 @@ class VectorChannel:
 class WordChannel:
     """The cosine of the words."""
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     query: EncodedQuery
     reads: QueryReads = field(default_factory=QueryReads)
     _terms: LexicalQuery | None = None
@@ -134,7 +134,7 @@ class ChannelKind:
         weight: in hybrid mode, where the rule does not know the channel; see `Candidates.weights`.
     """
 
-    make: Callable[[SQLiteDocumentStore, LiveIndex, EncodedQuery], Channel]
+    make: Callable[[DocumentStore, LiveIndex, EncodedQuery], Channel]
     stage: SearchStage
     weight: float = 0.0
 

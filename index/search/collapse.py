@@ -13,7 +13,7 @@ from encoder.arrays import Int64
 from index.id_set import IdSet
 from index.near_duplicates.families import Families
 from index.search.records import Hit
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 MAX_COLLAPSED = 10  # ids that a hit lists of the others of its family
 
@@ -44,7 +44,7 @@ def collapse_families(
 
 
 def list_collapsed(
-    store: SQLiteDocumentStore, hit: Hit, queries: AbstractSet[int], among: IdSet | None
+    store: DocumentStore, hit: Hit, queries: AbstractSet[int], among: IdSet | None
 ) -> tuple[str, ...]:
     """Return the ids of the documents that are collapsed behind a hit, the first of them."""
     if hit.family is None:

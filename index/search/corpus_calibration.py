@@ -35,7 +35,7 @@ from index.search.score import (
     apply_rule,
     parse_statistics,
 )
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MIN_DOCUMENTS = 100
@@ -351,7 +351,7 @@ def is_outdated(statistics: NullStatistics | None, documents: int) -> bool:
 
 
 def measure_store(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     rule: StandardRule | LinearFusion,
     progress: Progress,
     *,

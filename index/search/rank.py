@@ -26,7 +26,7 @@ from index.search.examples import ExamplesRanker, QueryRanker, Ranker
 from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions, Seconds
 from index.search.score import LinearFusion, Ranking
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.filters import matches
 from index.store.records import DocumentSummary
 from index.vectors.vector_index import NO_VECTOR
@@ -38,7 +38,7 @@ _WIDER = 4  # how many times more candidates to rank when too few of them could 
 class _Search:
     """The arguments of one search, and the time of its stages."""
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     engine: Engine
     ranker: Ranker
     options: SearchOptions
@@ -105,7 +105,7 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(seconds))
 
 
-def _common_share(store: SQLiteDocumentStore, query: EncodedQuery | Examples) -> float:
+def _common_share(store: DocumentStore, query: EncodedQuery | Examples) -> float:
     if isinstance(query, Examples):
         return float(np.mean([_common_share(store, example) for example in query.all]))
     if query.vector_id != NO_VECTOR:

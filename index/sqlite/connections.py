@@ -151,6 +151,8 @@ class SQLiteConnections:
         Raises:
             StoreError: the file is missing, cannot be opened or is not such a database.
         """
+        self.name = str(path)
+        self.shared = False
         self._path = path
         self._read_only = read_only
         self._kind = kind

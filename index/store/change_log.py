@@ -6,7 +6,7 @@ import numpy as np
 
 import index.store.rows as sql
 from encoder.arrays import Int64
-from index.sqlite.connections import SQLiteConnections
+from index.store.database import Connections
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
@@ -18,17 +18,15 @@ _ADDED_AFTER = """
 SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
 # A text, title, metadata, or what is derived of a document was changed.
 _REVISED_SINCE = """
-SELECT v.vector_id, max(v.sequence, coalesce(r.sequence, 0))
+SELECT v.vector_id, CASE WHEN r.sequence > v.sequence THEN r.sequence ELSE v.sequence END
 FROM vectors v LEFT JOIN revisions r USING (vector_id) WHERE v.vector_id IN (
     SELECT vector_id FROM vectors WHERE sequence > ?1
     UNION SELECT vector_id FROM revisions WHERE sequence > ?1
 ) ORDER BY v.vector_id"""
 _GONE_SINCE = """
 SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
-_LAST_GIVEN = """
-SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
 _NOTE_START = """
-UPDATE meta SET log_start = max(log_start, ?)"""
+UPDATE meta SET log_start = ?1 WHERE log_start < ?1"""
 _FORGET = """
 DELETE FROM removals WHERE vector_id IN (
     SELECT vector_id FROM removals
@@ -62,8 +60,8 @@ class ChangeLog:
     raises StoreError where the file cannot be read or written.
     """
 
-    def __init__(self, connections: SQLiteConnections) -> None:
-        """Use the connections of a store; `SQLiteDocumentStore.log` is one."""
+    def __init__(self, connections: Connections) -> None:
+        """Use the connections of a store; `DocumentStore.log` is one."""
         self._connections = connections
 
     @property
@@ -121,7 +119,7 @@ class ChangeLog:
     def last_vector_id(self) -> int:
         """The last vector id that was given; 0 in a new store."""
         with self._connections.reading() as connection:
-            return int(connection.execute(_LAST_GIVEN).fetchone()[0])
+            return int(connection.execute(sql.LAST_VECTOR_ID).fetchone()[0])
 
     def forget(self, before: int, *, trained: int) -> int:
         """Forget the removals that no index of the sequence `before` or later needs.

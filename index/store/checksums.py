@@ -6,12 +6,13 @@ the doctor and by a backup: any burst of up to 32 changed bits in a row is found
 """
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 from zlib import crc32
+
+from index.store.database import Connection
 
 _ROWS = """
 SELECT d.vector_id, d.id, d.content_hash, d.tokens, d.tokens_read, d.blocks, d.blocks_left_out,
@@ -57,7 +58,7 @@ class Damage:
     encodings: dict[int, str] = field(default_factory=dict)
 
 
-def find_damage(connection: sqlite3.Connection) -> Damage:
+def find_damage(connection: Connection) -> Damage:
     """Compare every row of the truth with its checksum, and every text with its hash.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The document store in one SQLite file: documents, their vectors and a change sequence."""
+"""The document store, in SQLite or PostgreSQL: documents, their vectors and a change sequence."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
+from encoder.checkpoint import VectorSpace
 from index.alignment.alignment_index import AlignmentIndex
 from index.common_text.collection import CommonTexts
 from index.errors import StorageError, StoreError
@@ -18,7 +19,7 @@ from index.lexical.lexical_index import LexicalIndex
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
-from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
+from index.sqlite.connections import Space, document_id_list, vector_id_list
 from index.store.change_log import ChangeLog
 from index.store.filters import Filter, Selections
 from index.store.listing import DocumentPages
@@ -29,12 +30,12 @@ from index.store.rows import (
     stored_metadata,
     vector_arrays,
 )
-from index.store.schema import check_is_ours, create_if_missing
+from index.store.schema import open_truth
 
 _log = logging.getLogger(__name__)
 
 
-class SQLiteDocumentStore:
+class DocumentStore:
     """Documents and vectors of one checkpoint.
 
     Safe to use from many threads. Every call raises StoreError where the file cannot be read or
@@ -53,7 +54,7 @@ class SQLiteDocumentStore:
         log: which vectors were removed, and since when that is known.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parameters are options
         self,
         path: Path,
         *,
@@ -63,8 +64,12 @@ class SQLiteDocumentStore:
         find_families: bool = True,
         space: AlignmentSpace | None = None,
         words_in_background: bool = False,
+        database: str | None = None,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
+
+        With the URL of a PostgreSQL as `database`, the store is in that, and what follows it is
+        next to `path`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. With `words_in_background`
@@ -77,9 +82,10 @@ class SQLiteDocumentStore:
         self.path = path
         self.fingerprint = fingerprint
         self.dimension = dimension
-        if not read_only:
-            create_if_missing(path, fingerprint, dimension)
-        self._connections = SQLiteConnections(path, read_only=read_only)
+        self._connections = open_truth(
+            path, database, VectorSpace(fingerprint, dimension), read_only=read_only
+        )
+        self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)
         self.lexical = LexicalIndex(*truth, read_only=read_only)
@@ -88,11 +94,9 @@ class SQLiteDocumentStore:
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
-        self.pages = DocumentPages(self._connections, path, self.families.of)
+        self.pages = DocumentPages(self._connections, self.name, self.families.of)
         self._selections = Selections(self._connections)
         try:
-            with self._connections.reading() as connection:
-                check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
@@ -172,7 +176,7 @@ class SQLiteDocumentStore:
         rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {
             vector_id: DocumentSummary(
-                document_id, title, stored_metadata(self.path, document_id, metadata)
+                document_id, title, stored_metadata(self.name, document_id, metadata)
             )
             for vector_id, document_id, title, metadata in rows
         }
@@ -184,7 +188,7 @@ class SQLiteDocumentStore:
             DamagedDocumentError: the metadata of a document is no JSON any more.
         """
         rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
-        return {row[1]: stored_document(self.path, row) for row in rows}
+        return {row[1]: stored_document(self.name, row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the content hash of each document that is stored, without reading its text."""
@@ -194,7 +198,7 @@ class SQLiteDocumentStore:
     def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
         """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""
         rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
-        return vector_arrays(self.path, rows, self.dimension)
+        return vector_arrays(self.name, rows, self.dimension)
 
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent."""
@@ -202,7 +206,7 @@ class SQLiteDocumentStore:
         try:
             return read_block_vectors(rows)
         except (TypeError, ValueError) as error:
-            raise StoreError(f"{self.path}: block vectors are damaged: {error}") from error
+            raise StoreError(f"{self.name}: block vectors are damaged: {error}") from error
 
     def changes_since(self, sequence: int) -> Change:
         """Return what an index of `sequence` must do to hold what the store holds now.
@@ -233,12 +237,12 @@ class SQLiteDocumentStore:
             if not 0 <= sequence <= present:
                 raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
             if 0 < sequence < sql.read_log_start(connection):
-                raise StoreError(f"{self.path}: the changes since {sequence} are forgotten")
+                raise StoreError(f"{self.name}: the changes since {sequence} are forgotten")
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             id_list = vector_id_list(added[max(0, len(added) - last) :].tolist())
             rows = connection.execute(sql.VECTORS, (id_list,)).fetchall()
-        ids, vectors = vector_arrays(self.path, rows, self.dimension)
+        ids, vectors = vector_arrays(self.name, rows, self.dimension)
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
@@ -256,7 +260,7 @@ class SQLiteDocumentStore:
         try:
             changed = self.common_text.refresh(progress, stop)
         except ValueError as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            raise StoreError(f"{self.name}: {error}") from error
         follow_all(self.followers)
         return changed
 
@@ -270,8 +274,12 @@ class SQLiteDocumentStore:
     @property
     def sequence(self) -> int:
         """How often the store has changed; 0 in a new one."""
-        with self._connections.reading() as connection:
-            return sql.read_sequence(connection)
+        return int(self._connections.read_rows(sql.SEQUENCE)[0][0])
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may write to it."""
+        return self._connections.shared
 
     def __len__(self) -> int:
         return int(self._connections.read_rows("SELECT count(*) FROM documents")[0][0])

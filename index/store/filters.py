@@ -14,7 +14,7 @@ ids take twice as long.
 """
 
 import json
-import sqlite3
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,8 @@ import numpy as np
 
 from encoder.arrays import Int64
 from index.id_set import IdSet, complement, intersection, union
-from index.sqlite.connections import SQLiteConnections, document_id_list
+from index.sqlite.connections import document_id_list
+from index.store.database import Connection, Connections
 
 Scalar = str | int | float | bool
 MetadataValue = tuple[str, int, str | int | float]
@@ -43,18 +44,19 @@ MAX_VALUE_CHARACTERS = 512  # of a text in a filter
 _KEPT_CHARACTERS = MAX_VALUE_CHARACTERS + 1
 _INT64 = range(-(2**63), 2**63)
 
-# `value` has no type, so that SQLite converts none: 1 is not "1".
+# A value is bytes that are in the order of the values, see `stored`.
 METADATA_SCHEMA = """
 CREATE TABLE metadata_values (
     field TEXT NOT NULL,
     kind INTEGER NOT NULL,
-    value NOT NULL,
+    value BLOB NOT NULL,
     vector_id INTEGER NOT NULL,
     PRIMARY KEY (field, kind, value, vector_id)
 ) WITHOUT ROWID"""
 
 _INSERT = """
-INSERT OR IGNORE INTO metadata_values (field, kind, value, vector_id) VALUES (?, ?, ?, ?)"""
+INSERT INTO metadata_values (field, kind, value, vector_id) VALUES (?, ?, ?, ?)
+ON CONFLICT DO NOTHING"""
 _DELETE = """
 DELETE FROM metadata_values WHERE field = ? AND kind = ? AND value = ? AND vector_id = ?"""
 _DELETE_ALL = """
@@ -83,6 +85,19 @@ def prefix(value: Scalar) -> str | int | float:
         return float("inf") if value > 0 else float("-inf")
 
 
+def stored(value: str | int | float) -> bytes:
+    """Return a value that `prefix` gave as bytes, which are in the order of the values.
+
+    A number is its float in the order of its bits, and what an integer exceeds that by.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    nearest = float(value) + 0.0  # not -0.0
+    (bits,) = struct.unpack(">Q", struct.pack(">d", nearest))
+    rest = int(value) - int(nearest) if isinstance(value, int) else 0
+    return struct.pack(">QH", bits ^ (2**64 - 1 if bits >> 63 else 2**63), rest + 2**15)
+
+
 def pointer(names: Iterable[str]) -> str:
     """Return the JSON Pointer (RFC 6901) of a path of names."""
     return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in names)
@@ -97,18 +112,18 @@ def metadata_values(metadata: Mapping[str, Any]) -> set[MetadataValue]:
 
 
 def insert_metadata(
-    connection: sqlite3.Connection, documents: Iterable[tuple[int, Mapping[str, Any]]]
+    connection: Connection, documents: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> None:
     """Insert the values of new documents, or of ones whose values were removed, by vector id."""
     rows = (
-        (*value, vector_id)
+        (*value[:2], stored(value[2]), vector_id)
         for vector_id, metadata in documents
         for value in sorted(metadata_values(metadata), key=_order)
     )
     connection.executemany(_INSERT, rows)
 
 
-def remove_metadata(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+def remove_metadata(connection: Connection, vector_ids: Sequence[int]) -> None:
     """Remove the values of documents whose metadata is about to be changed or deleted."""
     id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
     for vector_id, metadata in connection.execute(_STORED, (id_list,)).fetchall():
@@ -117,7 +132,8 @@ def remove_metadata(connection: sqlite3.Connection, vector_ids: Sequence[int]) -
         except (AttributeError, TypeError, ValueError):  # damaged: its values are unknown
             connection.execute(_DELETE_ALL, (vector_id,))
         else:
-            connection.executemany(_DELETE, ((*value, vector_id) for value in values))
+            rows = ((*value[:2], stored(value[2]), vector_id) for value in values)
+            connection.executemany(_DELETE, rows)
 
 
 def _collect(found: set[MetadataValue], field: str, value: object, nesting: int) -> None:
@@ -302,7 +318,7 @@ IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
 class Selections:
     """The selections of an open store, for many threads; StoreError where it cannot be read."""
 
-    def __init__(self, connections: SQLiteConnections) -> None:
+    def __init__(self, connections: Connections) -> None:
         """Use the connections of a store; keep selections until the store has changed."""
         self._connections = connections
         self._lock = threading.Lock()
@@ -352,7 +368,7 @@ SELECT group_concat(vector_id) FROM documents WHERE id IN (SELECT value FROM jso
 _END = "SELECT coalesce(max(vector_id), 0) + 1 FROM documents"
 
 
-def select(connection: sqlite3.Connection, where: Filter | None, without: str) -> IdSet:
+def select(connection: Connection, where: Filter | None, without: str) -> IdSet:
     """Return the documents for which a filter holds, as they are in this transaction.
 
     Args:
@@ -367,7 +383,7 @@ def select(connection: sqlite3.Connection, where: Filter | None, without: str) -
     return intersection(_evaluate(connection, where, end), excluded)
 
 
-def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> IdSet:
+def _evaluate(connection: Connection, where: Filter, end: int) -> IdSet:
     """Return the vector ids below `end` of the documents for which a filter holds."""
     match where:
         case And(parts):
@@ -380,7 +396,7 @@ def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> IdSet:
     return IdSet(end, _meeting(connection, where))
 
 
-def _meeting(connection: sqlite3.Connection, where: Condition) -> Int64:
+def _meeting(connection: Connection, where: Condition) -> Int64:
     match where:
         case OneOf():
             return _one_of(connection, where)
@@ -389,29 +405,29 @@ def _meeting(connection: sqlite3.Connection, where: Condition) -> Int64:
     return _ids(connection, _IDS, where.field)
 
 
-def _one_of(connection: sqlite3.Connection, where: OneOf) -> Int64:
+def _one_of(connection: Connection, where: OneOf) -> Int64:
     found = [np.zeros(0, dtype=np.int64)]
     for kind in sorted({kind_of(value) for value in where.values}):
-        values = [prefix(value) for value in where.values if kind_of(value) == kind]
+        values = [stored(prefix(value)) for value in where.values if kind_of(value) == kind]
         marks = ", ".join("?" * len(values))
         statement = f"{_IDS} AND kind = ? AND value IN ({marks})"
         found.append(_ids(connection, statement, where.field, kind, *values))
     return np.unique(np.concatenate(found))
 
 
-def _within(connection: sqlite3.Connection, where: Range) -> Int64:
+def _within(connection: Connection, where: Range) -> Int64:
     statement = f"{_IDS} AND kind = ?"
-    values: list[str | int | float] = [where.field, where.kind]
+    values: list[str | int | bytes] = [where.field, where.kind]
     if where.low is not None:
         statement += f" AND value {'>=' if where.low.inclusive else '>'} ?"
-        values.append(prefix(where.low.value))
+        values.append(stored(prefix(where.low.value)))
     if where.high is not None:
         statement += f" AND value {'<=' if where.high.inclusive else '<'} ?"
-        values.append(prefix(where.high.value))
+        values.append(stored(prefix(where.high.value)))
     return _ids(connection, statement, *values)
 
 
-def _ids(connection: sqlite3.Connection, statement: str, *values: str | int | float) -> Int64:
+def _ids(connection: Connection, statement: str, *values: str | int | bytes) -> Int64:
     """Return the ids, ascending and different, that a statement gives as one text."""
     (text,) = connection.execute(statement, values).fetchone()
     if text is None:

@@ -6,15 +6,15 @@ whatever is inserted, replaced or deleted between two pages.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from encoder.blocks import Receipt
 from index.document import Document
-from index.sqlite.connections import SQLiteConnections
+from index.store.database import Connections
 from index.store.rows import stored_document, stored_metadata
 
 BEFORE_ALL = ""  # no document has this id
+_WHOLE_AT_ONCE = 8
 
 _LISTED = """
 SELECT vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
@@ -23,7 +23,7 @@ FROM documents WHERE id > ? ORDER BY id LIMIT ?"""
 _WHOLE = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, payload_characters, indexed_at
-FROM documents WHERE id > ? ORDER BY id"""
+FROM documents WHERE id > ? ORDER BY id LIMIT ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class DocumentPages:
 
     def __init__(
         self,
-        connections: SQLiteConnections,
-        path: Path,
+        connections: Connections,
+        path: object,
         families_of: Callable[[Iterable[int]], Mapping[int, int]],
     ) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.pages` is one."""
+        """Use the connections of the store at `path`; `DocumentStore.pages` is one."""
         self._connections = connections
         self._families_of = families_of
         self._path = path
@@ -78,9 +78,12 @@ class DocumentPages:
         """
         documents = []
         with self._connections.reading() as connection:
-            rows = connection.execute(_WHOLE, (after,))
-            while characters > 0 and (row := rows.fetchone()) is not None:
+            rows: list[tuple[Any, ...]] = []
+            while characters > 0:
+                rows = rows or connection.execute(_WHOLE, (after, _WHOLE_AT_ONCE)).fetchall()[::-1]
+                if not rows:
+                    break
+                row = rows.pop()
                 documents.append(stored_document(self._path, row).document)
-                characters -= len(row[2]) + len(row[4])
-            rows.close()
+                characters, after = characters - len(row[2]) - len(row[4]), row[1]
         return documents

@@ -1,7 +1,6 @@
 """Rows of the store's tables: their statements, inside a transaction, and rows as records."""
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
@@ -15,9 +14,12 @@ from index.errors import DOCTOR, DamagedDocumentError, StoreError
 from index.sqlite.block_vectors import BlockVectors, pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.store.checksums import blocks_checksum, document_checksum, vector_checksum
+from index.store.database import Connection
 from index.store.filters import insert_metadata, remove_metadata
 from index.store.records import EncodedDocument, StoredDocument
 
+SEQUENCE = """
+SELECT sequence FROM meta"""
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
 DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
@@ -46,16 +48,17 @@ _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector, checksum) VALUES (?, ?, ?, ?)"""
 _INSERT_BLOCKS = """
 INSERT INTO block_vectors (vector_id, offsets, vectors, checksum) VALUES (?, ?, ?, ?)"""
-# As AUTOINCREMENT gives the next one.
-_LAST_VECTOR_ID = """
-SELECT max(coalesce((SELECT max(vector_id) FROM documents), 0),
-    coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'documents'), 0))"""
+LAST_VECTOR_ID = """
+SELECT last_vector_id FROM meta"""
+_GIVE_VECTOR_IDS = """
+UPDATE meta SET last_vector_id = last_vector_id + ?"""
 _INSERT_REMOVALS = """
 INSERT INTO removals (vector_id, added, sequence)
 SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _REVISE = """
-INSERT OR REPLACE INTO revisions (vector_id, sequence)
-SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+INSERT INTO revisions (vector_id, sequence)
+SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))
+ON CONFLICT (vector_id) DO UPDATE SET sequence = excluded.sequence"""
 _DESCRIPTION = """
 SELECT vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out, tokens_encoded,
     payload_characters, indexed_at, title, metadata
@@ -66,32 +69,33 @@ _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
-def read_sequence(connection: sqlite3.Connection) -> int:
+def read_sequence(connection: Connection) -> int:
     """Return how often the store has changed."""
-    (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
+    (sequence,) = connection.execute(SEQUENCE).fetchone()
     return int(sequence)
 
 
-def read_log_start(connection: sqlite3.Connection) -> int:
+def read_log_start(connection: Connection) -> int:
     """Return the sequence since which every removal is logged."""
     (start,) = connection.execute("SELECT log_start FROM meta").fetchone()
     return int(start)
 
 
-def advance_sequence(connection: sqlite3.Connection) -> int:
+def advance_sequence(connection: Connection) -> int:
     """Count a change and return the new sequence."""
     connection.execute("UPDATE meta SET sequence = sequence + 1")
     return read_sequence(connection)
 
 
-def next_vector_ids(connection: sqlite3.Connection, count: int) -> list[int]:
-    """Return the vector ids of the next documents; inserting these gives them away."""
-    (last,) = connection.execute(_LAST_VECTOR_ID).fetchone()
-    return list(range(last + 1, last + 1 + count))
+def next_vector_ids(connection: Connection, count: int) -> list[int]:
+    """Give the vector ids of the next documents away."""
+    connection.execute(_GIVE_VECTOR_IDS, (count,))
+    (last,) = connection.execute(LAST_VECTOR_ID).fetchone()
+    return list(range(last + 1 - count, last + 1))
 
 
 def insert_documents(
-    connection: sqlite3.Connection,
+    connection: Connection,
     entries: Sequence[EncodedDocument],
     hashes: Mapping[str, bytes],
     vector_ids: Sequence[int],
@@ -125,7 +129,7 @@ def insert_documents(
 
 
 def insert_encoding(
-    connection: sqlite3.Connection,
+    connection: Connection,
     vector_id: int,
     sequence: int,
     vector: Float32,
@@ -141,7 +145,7 @@ def insert_encoding(
         connection.execute(_INSERT_BLOCKS, (vector_id, *packed, checksum))
 
 
-def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
+def update_description(connection: Connection, vector_id: int, document: Document) -> bool:
     """Replace title and metadata of a stored document; return whether they were others."""
     description = document.title, metadata_json(document.metadata)
     row = connection.execute(_DESCRIPTION, (vector_id,)).fetchone()
@@ -154,9 +158,7 @@ def update_description(connection: sqlite3.Connection, vector_id: int, document:
     return True
 
 
-def remove_documents(
-    connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
-) -> None:
+def remove_documents(connection: Connection, vector_ids: Sequence[int], sequence: int) -> None:
     """Delete documents with everything stored about them, and log their removal at `sequence`."""
     if not vector_ids:
         return
@@ -166,7 +168,7 @@ def remove_documents(
     connection.execute(_DELETE_DOCUMENTS, (id_list,))
 
 
-def revise(connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int) -> None:
+def revise(connection: Connection, vector_ids: Sequence[int], sequence: int) -> None:
     """Log that title, metadata or what is derived of documents has changed, not their texts."""
     connection.execute(_REVISE, (sequence, vector_id_list(vector_ids)))
 

@@ -1,24 +1,20 @@
 """The tables of the store: how they are created, and how a file is recognised as a store."""
 
-import sqlite3
+import secrets
 from contextlib import closing
 from pathlib import Path
 
 from encoder.checkpoint import VectorSpace
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
-from index.errors import FingerprintMismatchError, StoreError
+from index.errors import FingerprintMismatchError, StorageError, StoreError
+from index.optional_dependencies import require_extra
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
-from index.sqlite.connections import (
-    DATABASE_ERRORS,
-    DatabaseFormat,
-    open_reader,
-    storage_error,
-    utc_now,
-)
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
+from index.store.database import Connection, Connections
 from index.store.filters import METADATA_SCHEMA
 
-# Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
+# Vector ids are never assigned twice, so a removed one stays removed.
 # A checksum is of its row, see `index.store.checksums`.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
@@ -27,7 +23,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=6,
+    version=7,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -35,10 +31,11 @@ CREATE TABLE meta (
     created TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     log_start INTEGER NOT NULL,
-    identity TEXT NOT NULL
+    identity TEXT NOT NULL,
+    last_vector_id INTEGER NOT NULL
 );
 CREATE TABLE documents (
-    vector_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    vector_id INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     content_hash BLOB NOT NULL,
     tokens INTEGER NOT NULL,
@@ -79,61 +76,117 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
     shrinks=True,
 )
 _INSERT_META = """
-INSERT INTO meta VALUES (?, ?, ?, 0, 0, lower(hex(randomblob(16))))"""
+INSERT INTO meta VALUES (?, ?, ?, 0, 0, ?, 0)"""
+_SPACE = """
+SELECT fingerprint, dimension FROM meta"""
+COLLECTIONS_DIRECTORY = "collections"
+DEFAULT_COLLECTION = "default"
+LOCK_FILE = "lock"
 
 
-def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
-    """Create an empty store if there is no file; after a kill there is none, not half of one.
+def open_truth(
+    path: Path, database: str | None, space: VectorSpace | None, *, read_only: bool
+) -> Connections:
+    """Open a store: the file at `path`, or the schema of its collection in a PostgreSQL.
 
-    So an empty file is known to be a damaged store, not a new one.
-
-    Raises:
-        StoreError: it cannot be written, or there is the log of a store that is missing.
-    """
-    log = path.with_name(f"{path.name}-wal")
-    if log.exists() and not path.exists():  # SQLite would replay it into the new store
-        raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
-    STORE.create_if_missing(path, _INSERT_META, (fingerprint, dimension, utc_now()))
-
-
-def check_is_ours(
-    connection: sqlite3.Connection,
-    path: Path,
-    fingerprint: str,
-    dimension: int,
-) -> None:
-    """Check that the file is a store of this format and of this checkpoint.
+    It is created if it is missing, with the space of its vectors, unless `read_only`. A kill leaves
+    no half of it, so an empty file is known to be a damaged store, not a new one.
 
     Raises:
         FingerprintMismatchError: the vectors in it are of another checkpoint.
-        StoreError: it is not a store, of another format or of another dimension.
+        StoreError: it is missing or damaged, cannot be read or written, is not a store of this
+            format or of another dimension, or there is the log of a file that is missing.
     """
-    STORE.check(connection, path)
-    found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
+    first = ("", 0) if space is None else (space.fingerprint, space.dimension)
+    values = (*first, utc_now(), secrets.token_hex(16))
+    opened: Connections
+    if database is None:
+        log = path.with_name(f"{path.name}-wal")
+        if not read_only and log.exists() and not path.exists():  # it would be replayed
+            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+        if not read_only:
+            STORE.create_if_missing(path, _INSERT_META, values)
+        opened = SQLiteConnections(path, read_only=read_only)
+    else:
+        opened = _postgresql(path, database, values, read_only=read_only)
+    try:
+        if isinstance(opened, SQLiteConnections):
+            with opened.reading() as file:
+                STORE.check(file, path)
+        with opened.reading() as connection:
+            found = read_vector_space(connection, opened.name)
+        if space is not None and found.fingerprint != space.fingerprint:
+            raise FingerprintMismatchError(found.fingerprint, space.fingerprint)
+        if space is not None and found.dimension != space.dimension:
+            raise StoreError(
+                f"{opened.name}: the vectors have dimension {found.dimension}, "
+                f"not {space.dimension}"
+            )
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _postgresql(
+    path: Path, database: str, values: tuple[str | int, ...], *, read_only: bool
+) -> Connections:
+    require_extra("postgresql", "PostgreSQL", "psycopg")
+    from index.postgresql.connections import PostgreSQLConnections, tables_of  # optional
+
+    opened = PostgreSQLConnections(
+        database, collection_name(path.parent), "meta", read_only=read_only
+    )
+    try:
+        opened.create_if_missing(STORE.version, tables_of(STORE.schema), _INSERT_META, values)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def read_vector_space(connection: Connection, name: str) -> VectorSpace:
+    """Return which vectors a store holds.
+
+    Raises:
+        StoreError: it does not say so.
+    """
+    found = connection.execute(_SPACE).fetchone()
     if found is None:
-        raise StoreError(f"{path}: the store does not name the checkpoint that made it")
-    if found[0] != fingerprint:
-        raise FingerprintMismatchError(found[0], fingerprint)
-    if found[1] != dimension:
-        raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
+        raise StoreError(f"{name}: the store does not name the checkpoint that made it")
+    return VectorSpace(str(found[0]), int(found[1]))
 
 
-def read_space(path: Path) -> VectorSpace:
+def has_store(path: Path, database: str | None = None) -> bool:
+    """Return whether there is a store: the file at `path`, or its schema in a PostgreSQL."""
+    if database is None:
+        return path.is_file()
+    try:
+        read_space(path, database)
+    except StorageError:
+        raise
+    except StoreError:
+        return False
+    return True
+
+
+def read_space(path: Path, database: str | None = None) -> VectorSpace:
     """Read which vectors a store holds, without opening it as a store.
 
     Raises:
         StoreError: it is missing, damaged, not a store or of another format.
     """
-    if not path.is_file():
+    if database is None and not path.is_file():
         raise StoreError(f"{path}: there is no document store here")
-    try:
-        with closing(open_reader(path)) as connection:
-            STORE.check(connection, path)
-            fingerprint, dimension = connection.execute(
-                "SELECT fingerprint, dimension FROM meta"
-            ).fetchone()
-    except (*DATABASE_ERRORS, TypeError) as error:
-        raise (
-            storage_error(path, error) or StoreError(f"{path}: cannot be read: {error}")
-        ) from error
-    return VectorSpace(str(fingerprint), int(dimension))
+    with (
+        closing(open_truth(path, database, None, read_only=True)) as opened,
+        opened.reading() as connection,
+    ):
+        return read_vector_space(connection, opened.name)
+
+
+def collection_name(data: Path) -> str:
+    """Return the name of the collection whose data directory this is."""
+    folder = data.absolute().parent
+    named = folder.name == COLLECTIONS_DIRECTORY and (folder.parent / LOCK_FILE).exists()
+    return data.absolute().name if named else DEFAULT_COLLECTION

@@ -16,7 +16,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
-from index.store.port import DocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import (
@@ -386,8 +386,9 @@ class LiveIndex:
 
     def catch_up(self) -> None:
         """Bring the index to the present state of the store."""
-        if self._read_only and self.sequence < self._store.log.start:
-            self.rebuild()  # the writer has forgotten the changes since
+        may_be_late = self._read_only or self._store.shared
+        if may_be_late and self.sequence < self._store.log.start:
+            self.rebuild()  # another process has forgotten the changes since
             return
         with self._updates:
             _catch_up(self._live.index, self._store, self.sequence)

@@ -19,7 +19,7 @@ from encoder.comparison.result import (
 )
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
-from index.directory.data_directory import STORE_FILE, DataDirectory
+from index.directory.data_directory import DataDirectory
 from index.lexical.scoring import rows_of_texts, term_cosines
 from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
@@ -27,7 +27,7 @@ from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
 from service.cli.checks import check_output_file
 from service.cli.corpus_checks import check_data_directory, check_document
-from service.cli.opening import Loaded, load, opened
+from service.cli.opening import Loaded, has_documents, load, opened
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.cli.progress import printable
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
@@ -61,7 +61,7 @@ def compare(
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
         if not name.startswith(STORED):
             check_document(Path(name), argument)
-    known = (data / STORE_FILE).exists()
+    known = has_documents(data)
     if any(name.startswith(STORED) for name in (left, right)):
         check_data_directory(data)
     if html:

@@ -21,7 +21,7 @@ from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names, read_document
 from index.corpus.remote import RemotePath
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
-from index.directory.data_directory import SKIPPED_FILE, STORE_FILE, DataDirectory
+from index.directory.data_directory import SKIPPED_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
@@ -35,7 +35,6 @@ from index.search.records import (
     Mode,
     SearchOptions,
 )
-from index.store.schema import read_space
 from service.cli.checks import (
     OptionError,
     check_address,
@@ -49,7 +48,7 @@ from service.cli.corpus_checks import (
     check_document,
     check_some_document,
 )
-from service.cli.opening import encode_query, load, opened, parse_filter, with_reading
+from service.cli.opening import encode_query, load, opened, parse_filter, space_of, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -182,7 +181,7 @@ def families(
 ) -> None:
     """Print the largest families of copies and versions; a server may be running."""
     check_data_directory(data)
-    with opened(data, read_space(data / STORE_FILE), read_only=True) as directory:
+    with opened(data, space_of(data), read_only=True) as directory:
         found = directory.store.families
         largest, (number, documents), pending = (
             found.largest(_FAMILIES),

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from index.build import NO_DOCUMENT
 from index.corpus.reader import Corpus, read_corpus, require_suffix
-from index.directory.data_directory import STORE_FILE, swap_is_pending
+from index.directory.data_directory import swap_is_pending
 from index.document import Document
 from index.errors import CorpusError
 from service.cli.checks import OptionError, check_file
+from service.cli.opening import has_documents
+from service.settings import Settings
 
 
 def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
@@ -40,7 +42,13 @@ def check_document(path: Path, option: str = "FILE") -> None:
         raise OptionError(option, error) from error
 
 
-def check_data_directory(path: Path, option: str = "--data") -> None:
-    """Check that a path is a data directory, or one whose content was being replaced."""
-    if not (path / STORE_FILE).is_file() and not swap_is_pending(path):
+def check_data_directory(path: Path, option: str = "--data", instead: str | None = None) -> None:
+    """Check that a path is a data directory, or one whose content was being replaced.
+
+    With `instead`, which says what does the work there, one whose documents are in a PostgreSQL is
+    refused.
+    """
+    if instead is not None and Settings().database is not None:
+        raise OptionError(option, f"its documents are in LONGMATCH_DATABASE: {instead}")
+    if not has_documents(path) and not swap_is_pending(path):
         raise OptionError(option, f"{path}: there is no data directory here")

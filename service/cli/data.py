@@ -14,16 +14,14 @@ from index.directory.backup import (
     restore_backup,
     write_backup,
 )
-from index.directory.data_directory import STORE_FILE
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
 from index.errors import BackupError
+from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from index.store.port import DocumentStore
-from index.store.schema import read_space
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
-from service.cli.opening import opened, parse_filter
+from service.cli.opening import opened, parse_filter, space_of
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -37,6 +35,7 @@ from service.cli.options import (
 )
 from service.cli.progress import printable, show_progress
 from service.doctor import examine_service_files, repair_service_files
+from service.settings import Settings
 
 
 def delete(
@@ -55,7 +54,7 @@ def delete(
         raise OptionError("ID", "name documents, or select them by --filter")
     chosen = None if where is None else parse_filter(where)
     with (
-        opened(data, read_space(data / STORE_FILE)) as directory,
+        opened(data, space_of(data)) as directory,
         show_progress(console) as progress,
     ):
         store = directory.store
@@ -100,7 +99,7 @@ def snapshot(
     ] = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
-    check_data_directory(data, "DATA")
+    check_data_directory(data, "DATA", "back it up with pg_dump")
     check_new_path(output)
     signing = _read_key(key)
     opened = open_checkpoint(encoder, data=data)
@@ -125,6 +124,8 @@ def restore(
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
+    if Settings().database is not None:
+        raise OptionError("DATA", "LONGMATCH_DATABASE is set: restore that with pg_restore")
     check_output_folder(data, "DATA")
     signed = _read_key(key)
     opened = open_checkpoint(encoder, data=backup)
@@ -145,7 +146,7 @@ def doctor(
 
     2 if a disk that is full or fails lets it not be examined.
     """
-    check_data_directory(data, "DATA")
+    check_data_directory(data, "DATA", "examine that with pg_amcheck")
     opened = open_checkpoint(encoder, precision, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)

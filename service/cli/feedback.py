@@ -14,17 +14,17 @@ from index.document import Document
 from index.errors import StoreError
 from index.progress import Progress
 from index.search.records import EncodedQuery
-from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import read_space
+from index.store.document_store import DocumentStore
 from service.cli.checks import OptionError
-from service.cli.opening import Loaded, encode_query
+from service.cli.opening import Loaded, encode_query, space_of
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.match.queries import find_stored
+from service.settings import Settings
 from service.state.database import existing_state
 
 
-def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
+def read_judged(data: Path, store: DocumentStore) -> list[JudgedQuery]:
     """Read the feedback of a data directory by query; a server may be running.
 
     Verdicts on documents that are not stored are left out.
@@ -54,24 +54,23 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
     ]
 
 
-def keys_of_texts(
-    data: Path, store: SQLiteDocumentStore, content_hashes: Sequence[bytes]
-) -> set[str]:
+def keys_of_texts(data: Path, store: DocumentStore, content_hashes: Sequence[bytes]) -> set[str]:
     """Return the keys that queries with these texts have in `read_judged`."""
     with existing_state(data) as state:
         keys = Keys.of(store, [] if state is None else FeedbackStore(state).documents())
     return {keys.of_text(content_hash) for content_hash in content_hashes}
 
 
-def open_store(data: Path) -> SQLiteDocumentStore:
+def open_store(data: Path) -> DocumentStore:
     """Open the store of a data directory for reading, whatever made its vectors."""
     settle(data)
-    space = read_space(data / STORE_FILE)
-    return SQLiteDocumentStore(
+    space = space_of(data)
+    return DocumentStore(
         data / STORE_FILE,
         fingerprint=space.fingerprint,
         dimension=space.dimension,
         read_only=True,
+        database=Settings().database,
     )
 
 
@@ -101,7 +100,7 @@ class Keys:
     by_text: Mapping[bytes, str]
 
     @classmethod
-    def of(cls, store: SQLiteDocumentStore, document_ids: Sequence[str]) -> "Keys":
+    def of(cls, store: DocumentStore, document_ids: Sequence[str]) -> "Keys":
         """Return the keys of those of the documents that are stored."""
         families = store.families.of_ids(document_ids)
         hashes = store.content_hashes(document_ids)

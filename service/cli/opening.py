@@ -25,7 +25,7 @@ from index.errors import FingerprintMismatchError
 from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
-from index.store.schema import read_space
+from index.store.schema import has_store, read_space
 from service.cli.checks import OptionError, open_checkpoint
 from service.match.filter import FilterBody, FilterField
 from service.settings import Settings
@@ -85,10 +85,19 @@ def require_same_space(data: Path, space: VectorSpace) -> None:
     Raises:
         FingerprintMismatchError: it is another one.
     """
-    store = data / STORE_FILE
-    stored = read_space(store).fingerprint if store.is_file() else space.fingerprint
+    stored = space_of(data).fingerprint if has_documents(data) else space.fingerprint
     if stored != space.fingerprint:
         raise FingerprintMismatchError(stored, space.fingerprint)
+
+
+def has_documents(data: Path) -> bool:
+    """Return whether there are documents of a data directory: in it, or in its database."""
+    return has_store(data / STORE_FILE, Settings().database)
+
+
+def space_of(data: Path) -> VectorSpace:
+    """Return the space of the vectors of a data directory, which is not opened."""
+    return read_space(data / STORE_FILE, Settings().database)
 
 
 def encode_query(loaded: Loaded, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
@@ -104,7 +113,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share)
+        return with_share_of(data, checkpoint, share, Settings().database)
     except (CheckpointError, ValueError) as error:
         raise OptionError("--reading-share", error) from error
 
@@ -134,6 +143,7 @@ def opened(
         read_only=read_only,
         alignment=alignment,
         engine=settings.engine,
+        database=settings.database,
     )
     try:
         if checkpoint is not None and not read_only:

@@ -248,7 +248,7 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_data_directory(data, "DATA")
+    check_data_directory(data, "DATA", "index into a new database")
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)

@@ -47,7 +47,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
     Jobs that an earlier process left unfinished continue.
     """
     settings = engine.settings
-    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, settings.database)
     space = vector_space(checkpoint)
     with ExitStack() as opened:
         data = open_data_directory(
@@ -59,11 +59,12 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             index_precision=settings.index_precision,
             in_background=True,
             engine=settings.engine,
+            database=settings.database,
         )
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        state = open_state(path, engine.database)
+        state = open_state(path, settings.database)
         opened.callback(state.close)
         jobs = Jobs(state, path, settings, metrics)
         opened.callback(jobs.close)
@@ -156,7 +157,7 @@ def open_collections(engine: Engine) -> None:
         delete_remains(settings.data)
     except StoreError as error:  # they only take room
         _LOG.warning("%s", error)
-    names = collection_names(settings.data)
+    names = _stored_names(engine)
     if len(names) > settings.max_collections:
         raise SettingsError(
             f"max_collections is {settings.max_collections}, and {settings.data} has {len(names)}"
@@ -205,10 +206,8 @@ def create_collection(engine: Engine, name: str) -> bool:
         return False
     if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
         raise TooManyCollectionsError(settings.max_collections)
-    is_new = not collection_path(settings.data, name).exists()
-    if is_new:
-        if engine.database is not None:  # a kill may have left the state of a former collection
-            engine.database.drop(name)
+    is_new = name not in _stored_names(engine)
+    if is_new and settings.database is None:
         make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
     collections.find(name)  # raises if it could not be opened
@@ -231,9 +230,11 @@ def remove_collection(engine: Engine, name: str) -> None:
     try:
         if isinstance(member, Collection):
             close_collection(member)
+        if (database := engine.settings.database) is not None:
+            from index.postgresql.connections import drop_collection  # an optional dependency
+
+            drop_collection(database, name)
         remove_folder(engine.settings.data, name)
-        if engine.database is not None:
-            engine.database.drop(name)
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)
@@ -245,11 +246,22 @@ def remove_collection(engine: Engine, name: str) -> None:
 def _open(engine: Engine, name: str) -> None:
     path = collection_path(engine.settings.data, name)
     try:
-        if name != DEFAULT:
+        if engine.settings.database is not None:  # which holds the store
+            path.mkdir(parents=True, exist_ok=True)
+        elif name != DEFAULT:
             check_collection(path)
         engine.collections.put(open_collection(engine, name, path))
     except (EncoderError, IndexingError) as error:
         _put_unopened(engine, name, error)
+
+
+def _stored_names(engine: Engine) -> list[str]:
+    """Return the names of the collections besides the default one, whichever server made them."""
+    if engine.settings.database is None:
+        return collection_names(engine.settings.data)
+    from index.postgresql.connections import collections_in  # an optional dependency
+
+    return [name for name in collections_in(engine.settings.database) if name != DEFAULT]
 
 
 def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:

@@ -39,6 +39,7 @@ class StandingQueries:
         self.store = StandingStore(state, max_queries=settings.max_standing_queries)
         self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
         self._metrics = metrics
+        self._shared = state.shared  # another server may have been given the queries
         self._scan: ScanSome | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -90,7 +91,7 @@ class StandingQueries:
 
     def stored(self) -> None:
         """Say that documents were stored; does nothing without standing queries."""
-        if self._thread is not None:
+        if self._thread is not None or self._shared:
             self.wake()
 
     def change(

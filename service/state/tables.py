@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-FORMAT = 1
+FORMAT = 2
 METADATA = sa.MetaData()
 
 
@@ -57,6 +57,7 @@ jobs = _table(
     sa.Column("detail", Words),
     _filled("created", sa.Text),
     sa.Column("ended", sa.Text),
+    _filled("server", sa.Text),  # which has the upload
     sa.Index("jobs_by_state", "state", "number"),
 )
 line_errors = _table(

@@ -18,6 +18,7 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
+from encoder.atomic_files import write_atomically
 from index.errors import StorageError
 from service.errors import JobEndedError, OverloadedError, ShuttingDownError, describe
 from service.limits import check_disk
@@ -43,8 +44,18 @@ _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 
 _LOG = logging.getLogger(__name__)
 
+SERVER_FILE = "server-id"
+
 RunJob = Callable[[Job], None]
 AddMore = Callable[[Connection], None]
+
+
+def server_id(data: Path) -> str:
+    """Return what tells a server from the others of its database: kept in its data directory."""
+    file = data / SERVER_FILE
+    if not file.exists():
+        write_atomically(file, uuid.uuid4().hex)
+    return file.read_text()
 
 
 class Jobs:
@@ -53,7 +64,7 @@ class Jobs:
     def __init__(
         self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self.store = JobStore(state)
+        self.store = JobStore(state, server_id(data) if state.shared else "")
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics

@@ -65,6 +65,7 @@ class Job:
         detail: why it failed, or what it waits for.
         created: ISO 8601 in UTC.
         ended: ISO 8601 in UTC; None while it has not ended.
+        server: which has the upload, and runs the job; "" for the only one.
     """
 
     number: int
@@ -83,6 +84,7 @@ class Job:
     detail: str | None
     created: str
     ended: str | None
+    server: str
 
     @property
     def has_ended(self) -> bool:
@@ -116,8 +118,10 @@ _UNFINISHED = jobs.c.state.in_(("waiting", "running"))
 class JobStore:
     """The jobs of one collection."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, server: str = "") -> None:
+        """Use an open state, which several servers may share."""
         self._state = state
+        self._server = server
 
     def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
         """Store a new job of a client in the transaction of the caller."""
@@ -129,6 +133,7 @@ class JobStore:
             "client": client,
             "accepted": upload.lines,
             "created": utc_now(),
+            "server": self._server,
         }
         connection.execute(insert(jobs).values(row))
         ended = select(jobs.c.number).where(~_UNFINISHED).order_by(jobs.c.number.desc())
@@ -155,8 +160,10 @@ class JobStore:
             return [Job(*row) for row in connection.execute(found)]
 
     def unfinished(self) -> list[Job]:
-        """Return the waiting and running jobs in the order in which they were accepted."""
-        found = select(jobs).where(_UNFINISHED).order_by(jobs.c.number)
+        """Return the waiting and running jobs of this server, in the order of their uploads."""
+        found = (
+            select(jobs).where(_UNFINISHED, jobs.c.server == self._server).order_by(jobs.c.number)
+        )
         with self._state.reading() as connection:
             return [Job(*row) for row in connection.execute(found)]
 

@@ -16,12 +16,12 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import DocumentSummary, EncodedDocument
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
 
 
-def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:
+def test_a_new_store_is_empty(store: DocumentStore) -> None:
     assert (len(store), store.sequence, store.log.start) == (0, 0, 0)
     assert (store.fingerprint, store.dimension) == (FINGERPRINT, DIMENSION)
     change = store.changes_since(0)
@@ -29,7 +29,7 @@ def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:
     assert [found.shape for found in store.vectors([1])] == [(0,), (0, DIMENSION)]
 
 
-def test_a_closed_store_raises(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_closed_store_raises(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a")])
     store.close()
     store.close()
@@ -46,7 +46,7 @@ def test_a_closed_store_raises(store: SQLiteDocumentStore, entry: MakeEntry) -> 
             call()
 
 
-def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_document_comes_back_as_it_was_put(store: DocumentStore, entry: MakeEntry) -> None:
     document = Document(
         "arXiv:2004.12297/vß",
         "Erste Zeile.\r\nnul \x00 inside, 文書, 😀\ufffd " * 2_000,
@@ -68,7 +68,7 @@ def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: 
     assert store.content_hashes([document.id]) == {document.id: document.content_hash}
 
 
-def test_the_same_text_keeps_its_vector_id(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_the_same_text_keeps_its_vector_id(store: DocumentStore, entry: MakeEntry) -> None:
     first = store.put([entry("a", "same text", "old title", year=1)])
     other_vector = entry("a", "different").vector
     renamed = Document("a", "same text", "new title", {"year": 2})
@@ -92,9 +92,7 @@ def test_a_vector_id_is_never_assigned_twice(open_store: OpenStore, entry: MakeE
 
 
 @pytest.mark.parametrize("asked", ["a\x00b", "a\ud800", "", "a' OR '1'='1"])
-def test_an_impossible_id_finds_nothing(
-    store: SQLiteDocumentStore, entry: MakeEntry, asked: str
-) -> None:
+def test_an_impossible_id_finds_nothing(store: DocumentStore, entry: MakeEntry, asked: str) -> None:
     store.put([entry("a")])
     assert store.find([asked]) == {}
     assert store.content_hashes([asked]) == {}
@@ -102,9 +100,7 @@ def test_an_impossible_id_finds_nothing(
     assert len(store) == 1
 
 
-def test_more_ids_than_variables_of_a_statement(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_more_ids_than_variables_of_a_statement(store: DocumentStore, entry: MakeEntry) -> None:
     change = store.put([entry(f"document {number}", f"{number}") for number in (1, 39_999)])
     ids = [f"document {number}" for number in range(40_000)]
     vector_ids = [*range(100, 40_100), *change.added.tolist()]
@@ -164,14 +160,14 @@ def now_of(living: dict[int, set[int]]) -> set[int]:
 
 @pytest.mark.parametrize("sequence", [-1, 2])
 def test_an_unknown_sequence_is_refused(
-    store: SQLiteDocumentStore, entry: MakeEntry, sequence: int
+    store: DocumentStore, entry: MakeEntry, sequence: int
 ) -> None:
     store.put([entry("a")])
     with pytest.raises(ValueError, match=f"{sequence} is not between 0 and the store's 1"):
         store.changes_since(sequence)
 
 
-def test_an_id_twice_in_one_call_is_refused(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_an_id_twice_in_one_call_is_refused(store: DocumentStore, entry: MakeEntry) -> None:
     with pytest.raises(ValueError, match="document 'twice' is there twice"):
         store.put([entry("twice", "one"), entry("b"), entry("twice", "two")])
     assert (len(store), store.sequence) == (0, 0)
@@ -189,7 +185,7 @@ def test_an_id_twice_in_one_call_is_refused(store: SQLiteDocumentStore, entry: M
     ],
 )
 def test_a_bad_vector_is_refused_by_name(
-    store: SQLiteDocumentStore, entry: MakeEntry, vector: Float32, complaint: str
+    store: DocumentStore, entry: MakeEntry, vector: Float32, complaint: str
 ) -> None:
     bad = EncodedDocument(
         Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0, 1)
@@ -199,7 +195,7 @@ def test_a_bad_vector_is_refused_by_name(
     assert len(store) == 0
 
 
-def test_changes_come_with_their_last_vectors(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_changes_come_with_their_last_vectors(store: DocumentStore, entry: MakeEntry) -> None:
     entries = [entry(f"d{n}", f"text {n}") for n in range(5)]
     added = store.put(entries).added
     for last in (0, 2, 5, 9):
@@ -211,7 +207,7 @@ def test_changes_come_with_their_last_vectors(store: SQLiteDocumentStore, entry:
         np.testing.assert_array_equal(vectors, np.array(expected).reshape(kept, DIMENSION))
 
 
-def test_forgotten_changes_are_refused(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_forgotten_changes_are_refused(store: DocumentStore, entry: MakeEntry) -> None:
     for version in range(4):
         store.put([entry("a", f"version {version}"), entry("b", "stays")])
     assert store.log.count_since(1) == (1, 1)  # a is another vector now
@@ -226,7 +222,7 @@ def test_forgotten_changes_are_refused(store: SQLiteDocumentStore, entry: MakeEn
     assert store.log.start == 3
 
 
-def test_additions_are_listed_in_parts(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_additions_are_listed_in_parts(store: DocumentStore, entry: MakeEntry) -> None:
     assert store.log.added_after(0, 10)[1].tolist() == []
     assert store.log.last_vector_id == 0
     store.put([entry("a", "one"), entry("b", "stays")])

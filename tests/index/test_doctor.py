@@ -9,7 +9,7 @@ import pytest
 from encoder.alignment.space import neutral_space
 from index.doctor import problem_of, space_problem
 from index.store.checksums import Damage, find_damage
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import DIMENSION, MakeEntry, OpenStore
 from tests.kit.paragraphs import entry_of
@@ -18,14 +18,14 @@ ALIGNED = 9
 
 
 @pytest.fixture
-def aligned(open_store: OpenStore) -> SQLiteDocumentStore:
+def aligned(open_store: OpenStore) -> DocumentStore:
     store = open_store(space=neutral_space(DIMENSION))
     store.put([entry_of(f"d{n}", [n % 50, n % 7], blocks=n > 0) for n in range(ALIGNED)])
     store.close()
     return store
 
 
-def test_a_damaged_space_is_found(aligned: SQLiteDocumentStore) -> None:
+def test_a_damaged_space_is_found(aligned: DocumentStore) -> None:
     assert problem_of(aligned.path, space_problem) is None
     sql(aligned.path, "UPDATE alignment_spaces SET content = x'00'")
     problem = problem_of(aligned.path, space_problem)
@@ -37,7 +37,7 @@ TEXTUAL = ("title = 'Bee'", "metadata = '{\"a\": 1}'", "id = 'b2'", "text = 'two
 
 
 @pytest.mark.parametrize("change", TEXTUAL)
-def test_a_changed_document_is_found(aligned: SQLiteDocumentStore, change: str) -> None:
+def test_a_changed_document_is_found(aligned: DocumentStore, change: str) -> None:
     sql(aligned.path, f"UPDATE documents SET {change} WHERE vector_id = 3")
     assert damage_of(aligned.path) == Damage({3: "b2" if "b2" in change else "d2"})
 
@@ -52,7 +52,7 @@ def test_a_changed_document_is_found(aligned: SQLiteDocumentStore, change: str) 
         "UPDATE block_vectors SET vectors = 'text' WHERE vector_id = 3",
     ],
 )
-def test_a_changed_vector_is_found(aligned: SQLiteDocumentStore, change: str) -> None:
+def test_a_changed_vector_is_found(aligned: DocumentStore, change: str) -> None:
     sql(aligned.path, change)
     assert damage_of(aligned.path) == Damage({}, {3: "d2"})
 

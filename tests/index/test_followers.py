@@ -13,7 +13,7 @@ import pytest
 from encoder.alignment.space import neutral_space
 from index.errors import StoreError
 from index.followers import FILE_ENDINGS, Follower
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT
 from tests.kit.paragraphs import assert_rebuild_is_equal, derived, entry_of, families_in
@@ -23,13 +23,13 @@ DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "o
 FOLLOWERS = ["lexical", "families", "alignment"]
 REPOSITORY = Path(__file__).parents[2]
 
-Get = Callable[[SQLiteDocumentStore], Follower]
+Get = Callable[[DocumentStore], Follower]
 
 
-def open_at(path: Path, *, read_only: bool = False) -> SQLiteDocumentStore:
+def open_at(path: Path, *, read_only: bool = False) -> DocumentStore:
     space = None if read_only else neutral_space(DIMENSION)
     about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
-    return SQLiteDocumentStore(path, **about, read_only=read_only, space=space)
+    return DocumentStore(path, **about, read_only=read_only, space=space)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from index.id_set import IdSet, complement, intersection, union
 from index.store import filters
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.filters import OneOf
 from tests.kit.index_fixtures import MakeEntry, OpenStore
 
@@ -51,7 +51,7 @@ def test_selections_of_different_times_are_not_joined() -> None:
         intersection(IdSet(3), IdSet(4))
 
 
-def test_a_selection_is_cached_until_a_write(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_selection_is_cached_until_a_write(store: DocumentStore, entry: MakeEntry) -> None:
     number, true = OneOf("/a", (1,)), OneOf("/a", (True,))
     store.put([entry("x", a=1), entry("y", a=True)])
     assert store.select(number) is store.select(number)
@@ -65,7 +65,7 @@ def test_a_selection_is_cached_until_a_write(store: SQLiteDocumentStore, entry: 
 
 
 def test_a_selection_read_during_a_change_is_not_kept(
-    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put([entry("x", a=1)])
     select = filters.select
@@ -82,7 +82,7 @@ def test_a_selection_read_during_a_change_is_not_kept(
 
 
 def test_the_least_recently_used_selection_makes_room(
-    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters, "IDS_KEPT", 8)  # two of two ids, which count for three
     store.put([entry(f"d{number}", a=number // 2) for number in range(6)])

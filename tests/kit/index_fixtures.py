@@ -13,7 +13,7 @@ from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import Change, EncodedDocument
 from index.vectors.live_index import LiveIndex
 
@@ -22,10 +22,10 @@ DIMENSION = 16
 ARCHIVE_KEY = ArchiveKey("a" * 64, "b" * 64, 16, "split", "en", 64, DIMENSION, "uint16")
 
 MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
+OpenStore = Callable[..., DocumentStore]
 MakeVectors = Callable[..., Float32]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
-Fill = Callable[[SQLiteDocumentStore, Float32], Change]
+Check = Callable[[LiveIndex, DocumentStore], None]
+Fill = Callable[[DocumentStore, Float32], Change]
 
 
 def unit_vectors(count: int, *, seed: int, dimension: int = DIMENSION) -> Float32:
@@ -59,11 +59,11 @@ def entry() -> MakeEntry:
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Open stores, by default one file in the test's own directory, closed after the test."""
-    opened: list[SQLiteDocumentStore] = []
+    opened: list[DocumentStore] = []
 
-    def open_one(path: Path = tmp_path / "store.sqlite3", **other: Any) -> SQLiteDocumentStore:
+    def open_one(path: Path = tmp_path / "store.sqlite3", **other: Any) -> DocumentStore:
         given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, **other}
-        opened.append(SQLiteDocumentStore(path, **given))
+        opened.append(DocumentStore(path, **given))
         return opened[-1]
 
     yield open_one
@@ -72,15 +72,15 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> SQLiteDocumentStore:
+def store(open_store: OpenStore) -> DocumentStore:
     return open_store()
 
 
 @pytest.fixture
-def assert_equals_store() -> Callable[[LiveIndex, SQLiteDocumentStore], None]:
+def assert_equals_store() -> Callable[[LiveIndex, DocumentStore], None]:
     """Check that an index holds exactly the store's vectors, each under its id."""
 
-    def check(live: LiveIndex, store: SQLiteDocumentStore) -> None:
+    def check(live: LiveIndex, store: DocumentStore) -> None:
         ids, vectors = store.vectors(store.changes_since(0).added)
         assert len(live) == len(store) == len(ids)
         assert live.sequence == store.sequence
@@ -92,7 +92,7 @@ def assert_equals_store() -> Callable[[LiveIndex, SQLiteDocumentStore], None]:
     return check
 
 
-def fill_store(store: SQLiteDocumentStore, vectors: Float32) -> Change:
+def fill_store(store: DocumentStore, vectors: Float32) -> Change:
     """Put one document for each vector, with the ids d0, d1, and so on."""
     receipt = Receipt(1, 1, 1, 0, 1)
     return store.put(
@@ -104,7 +104,7 @@ def fill_store(store: SQLiteDocumentStore, vectors: Float32) -> Change:
 
 
 @pytest.fixture
-def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
+def fill() -> Callable[[DocumentStore, Float32], Change]:
     """Put one document for each vector, with the ids d0, d1, and so on."""
     return fill_store
 

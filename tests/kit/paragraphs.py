@@ -9,7 +9,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.near_duplicates.signatures import band_keys, resemblances, sign
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 
 DIMENSION = 16
@@ -35,7 +35,7 @@ def entry_of(
     )
 
 
-def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
+def families_in(store: DocumentStore) -> set[frozenset[str]]:
     """Return the families of a store as sets of ids."""
     numbers = store.families.of_ids([document.id for document in store.pages.listed("", 1000)])
     return {
@@ -44,7 +44,7 @@ def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
     }
 
 
-def derived(store: SQLiteDocumentStore) -> list[object]:
+def derived(store: DocumentStore) -> list[object]:
     """Return what the followers of a store answer of every document in it."""
     ids = store.changes_since(0).added.tolist()
     aligned = store.alignment.read(ids)
@@ -63,7 +63,7 @@ def derived(store: SQLiteDocumentStore) -> list[object]:
     ]
 
 
-def assert_rebuild_is_equal(store: SQLiteDocumentStore) -> None:
+def assert_rebuild_is_equal(store: DocumentStore) -> None:
     """Check that every follower answers the same after it was deleted and made again."""
     followed = derived(store)
     for follower in store.followers:

@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.document import Document
 from index.errors import CorpusError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from training.data.corpus_folder import (
     new_folder,
     record_of,
@@ -54,7 +54,7 @@ class _Divided:
 
 
 def write_feedback_corpus(
-    output: Path, store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]
+    output: Path, store: DocumentStore, judged: Sequence[JudgedQuery]
 ) -> dict[str, Any]:
     """Write a corpus with qrels.tsv, splits.tsv, pairs.jsonl and learned.txt into a new folder.
 
@@ -94,7 +94,7 @@ def _id_of(query: JudgedQuery) -> str:
     return f"feedback query {digest[:32]}"
 
 
-def _divide(store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]) -> _Divided:
+def _divide(store: DocumentStore, judged: Sequence[JudgedQuery]) -> _Divided:
     """Divide queries; an answer that is no query goes to training if one for training has it."""
     part_of: dict[str, str] = {}  # by key
     for query, out in zip(judged, hold_out(judged, HELD_OUT), strict=True):
@@ -146,7 +146,7 @@ def _judgements(judged: Sequence[JudgedQuery]) -> Iterator[tuple[str, str, int]]
 
 
 def _records(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     judged: Sequence[JudgedQuery],
     divided: _Divided,
     parts: dict[str, str],
@@ -172,7 +172,7 @@ def _records(
             yield record_of(replace(document, metadata={}))
 
 
-def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
+def _others(store: DocumentStore, named: frozenset[str]) -> list[str]:
     """Return the ids of some documents without feedback."""
     ids = store.changes_since(0).added.tolist()
     if len(ids) > OTHERS + len(named):
@@ -185,7 +185,7 @@ def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
     return [name for name in found if name not in named][:OTHERS]
 
 
-def _stored(store: SQLiteDocumentStore, names: Sequence[str]) -> Iterator[Document]:
+def _stored(store: DocumentStore, names: Sequence[str]) -> Iterator[Document]:
     for start in range(0, len(names), _BATCH):
         found = store.find(names[start : start + _BATCH])
         yield from (record.document for record in found.values())

@@ -31,7 +31,7 @@ from index.engine.qdrant.search import QdrantSearch
 from index.errors import EngineError
 from index.search.records import EncodedQuery, Seconds
 from index.store.change_log import Revisions
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
 
@@ -67,7 +67,7 @@ class QdrantEngine:
 
     exact = False
 
-    def __init__(self, store: SQLiteDocumentStore, client: QdrantClient, url: str) -> None:
+    def __init__(self, store: DocumentStore, client: QdrantClient, url: str) -> None:
         """Use a client of the server at `url`, which errors name; nothing is asked before use."""
         self.store = store
         self.client = client
@@ -291,7 +291,7 @@ class QdrantEngine:
         return [*before, models.CreateAliasOperation(create_alias=created)]
 
 
-def connect(store: SQLiteDocumentStore, url: str) -> QdrantEngine:
+def connect(store: DocumentStore, url: str) -> QdrantEngine:
     """Return the engine of a store in the server at a URL; nothing is asked of it yet.
 
     Args:

@@ -17,7 +17,7 @@ from encoder.arrays import Float32, Int64
 from index.engine.qdrant.filters import payload_values
 from index.errors import EngineError
 from index.progress import SilentProgress
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 
 DOCUMENT, WORDS, BLOCKS = "document", "words", "blocks"  # the vectors of a point
 MANIFEST = 0  # the id of a point that no document has
@@ -57,7 +57,7 @@ class Manifest:
     position: int
 
     @classmethod
-    def of(cls, store: SQLiteDocumentStore, position: int) -> Self:
+    def of(cls, store: DocumentStore, position: int) -> Self:
         """Return the manifest of a generation that is made of the present store."""
         used = store.alignment.space()
         return cls(
@@ -127,7 +127,7 @@ def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
     client.create_payload_index(name, REVISION, models.PayloadSchemaType.INTEGER)
 
 
-def points_of(store: SQLiteDocumentStore, ids: Int64, revision: int) -> list[models.PointStruct]:
+def points_of(store: DocumentStore, ids: Int64, revision: int) -> list[models.PointStruct]:
     """Return the points of those of these documents that are there."""
     present, vectors = store.vectors(ids)
     wanted = present.tolist()

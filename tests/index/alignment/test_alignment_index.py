@@ -16,7 +16,7 @@ from encoder.arrays import Float32
 from index.errors import StoreError
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry, OpenStore
@@ -44,29 +44,29 @@ def with_blocks(entry: MakeEntry) -> MakeEntry:
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> SQLiteDocumentStore:
+def store(open_store: OpenStore) -> DocumentStore:
     opened = open_store()
     opened.alignment.start_with(neutral_space(WIDTH))
     return opened
 
 
-def fill(store: SQLiteDocumentStore, make: MakeEntry, count: int) -> list[int]:
+def fill(store: DocumentStore, make: MakeEntry, count: int) -> list[int]:
     return store.put([make(f"d{n}", n) for n in range(count)]).added.tolist()
 
 
-def read(store: SQLiteDocumentStore, vector_ids: list[int]) -> dict[int, AlignedBlocks]:
+def read(store: DocumentStore, vector_ids: list[int]) -> dict[int, AlignedBlocks]:
     found = store.alignment.read(vector_ids)
     assert found is not None
     return dict(found.blocks)
 
 
-def space_of(store: SQLiteDocumentStore) -> AlignmentSpace:
+def space_of(store: DocumentStore) -> AlignmentSpace:
     used = store.alignment.space()
     assert used is not None
     return used.space
 
 
-def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
+def assert_holds_all_stored_blocks(store: DocumentStore) -> None:
     """Compare every row with the projection of the stored block vectors."""
     ids = store.changes_since(0).added.tolist()
     stored, held = store.block_vectors(ids), read(store, ids)
@@ -91,13 +91,13 @@ def test_a_store_without_a_space(open_store: OpenStore, with_blocks: MakeEntry) 
     assert_holds_all_stored_blocks(store)
 
 
-def test_the_first_space_stays_until_another_is_fitted(store: SQLiteDocumentStore) -> None:
+def test_the_first_space_stays_until_another_is_fitted(store: DocumentStore) -> None:
     other = fit_space(block_vectors(2_000, 1).vectors)
     store.alignment.start_with(other)
     assert not len(space_of(store).background)
 
 
-def test_a_small_corpus_is_not_fitted(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_a_small_corpus_is_not_fitted(store: DocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, 5)
     store.alignment.refresh(QUIET, fit=True)
     assert not len(space_of(store).background)
@@ -105,7 +105,7 @@ def test_a_small_corpus_is_not_fitted(store: SQLiteDocumentStore, with_blocks: M
     assert store.alignment.drift() == float("inf")
 
 
-def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_a_fitted_space_drifts(store: DocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     store.alignment.refresh(QUIET, fit=True)
     assert len(space_of(store).background)
@@ -125,7 +125,7 @@ def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntr
     assert store.alignment.drift() == pytest.approx(30 / MIN_DOCUMENTS)
 
 
-def test_a_refit_is_used_when_it_ends(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_a_refit_is_used_when_it_ends(store: DocumentStore, with_blocks: MakeEntry) -> None:
     ids = fill(store, with_blocks, MIN_DOCUMENTS)
     calls = 0
 
@@ -145,7 +145,7 @@ def test_a_refit_is_used_when_it_ends(store: SQLiteDocumentStore, with_blocks: M
     assert_holds_all_stored_blocks(store)
 
 
-def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_writes_during_a_refit_are_kept(store: DocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     turns = iter(range(1_000))
 
@@ -162,7 +162,7 @@ def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks:
 
 @pytest.mark.parametrize("damage", ["x'00'", "7"])
 def test_a_row_that_cannot_be_read_lets_the_file_be_made_again(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry, damage: str
+    store: DocumentStore, with_blocks: MakeEntry, damage: str
 ) -> None:
     first, second = fill(store, with_blocks, 2)
     sql(store.alignment.path, f"UPDATE aligned_blocks SET content = {damage} WHERE vector_id = 1")
@@ -172,7 +172,7 @@ def test_a_row_that_cannot_be_read_lets_the_file_be_made_again(
 
 
 def test_a_damaged_space_is_an_error_that_names_the_way_out(
-    open_store: OpenStore, store: SQLiteDocumentStore, with_blocks: MakeEntry
+    open_store: OpenStore, store: DocumentStore, with_blocks: MakeEntry
 ) -> None:
     ids = fill(store, with_blocks, 2)
     sql(store.path, "UPDATE alignment_spaces SET content = substr(content, 9)")
@@ -180,7 +180,7 @@ def test_a_damaged_space_is_an_error_that_names_the_way_out(
         open_store().alignment.read(ids)
 
 
-def test_block_vectors_of_another_width(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_block_vectors_of_another_width(store: DocumentStore, with_blocks: MakeEntry) -> None:
     wrong = replace(with_blocks("d0", 1), blocks=BlockVectors(np.zeros((1, 2), int), np.eye(1, 5)))
     with pytest.raises(ValueError, match=f"block vectors of 5 numbers in a space for {WIDTH}"):
         store.put([with_blocks("sound", 2), wrong])

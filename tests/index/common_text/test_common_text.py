@@ -19,7 +19,7 @@ from index.document import Document
 from index.lexical.terms import hash_words
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import DIMENSION, OpenStore
@@ -33,7 +33,7 @@ NAMES = re.findall(
     "statistics decimal fractions getopt argparse configparser",
 )
 QUIET = SilentProgress()
-Fill = Callable[[Mapping[str, str]], SQLiteDocumentStore]
+Fill = Callable[[Mapping[str, str]], DocumentStore]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def fill(open_store: OpenStore, tmp_path: Path) -> Fill:
     """Put documents twenty at a time; a block is a paragraph, its vector the sum of its words'."""
 
-    def filled(texts: Mapping[str, str]) -> SQLiteDocumentStore:
+    def filled(texts: Mapping[str, str]) -> DocumentStore:
         store = open_store(tmp_path / f"{crc32(repr(texts).encode())}.sqlite3")
         store.alignment.start_with(neutral_space(DIMENSION))
         entries = [encoded(name, text) for name, text in texts.items()]
@@ -86,7 +86,7 @@ def with_licence(pages: Mapping[str, str], size: int, every: int = 2) -> dict[st
     }
 
 
-def by_words(store: SQLiteDocumentStore, query: str | int) -> dict[str, float]:
+def by_words(store: DocumentStore, query: str | int) -> dict[str, float]:
     """Return the lexical score of each document but the query, best first."""
     lexical = store.lexical
     terms = lexical.read_stored(query) if isinstance(query, int) else lexical.read(query)
@@ -96,7 +96,7 @@ def by_words(store: SQLiteDocumentStore, query: str | int) -> dict[str, float]:
     return {summaries[n].id: score for n, score in scores if n != query}
 
 
-def by_blocks(store: SQLiteDocumentStore, name: str, text: str) -> dict[str, float]:
+def by_blocks(store: DocumentStore, name: str, text: str) -> dict[str, float]:
     """Return the alignment score of each document with a text that is not stored."""
     ids = {key: found.vector_id for key, found in store.find(NAMES).items()}
     documents = store.alignment.read(list(ids.values()))
@@ -159,7 +159,7 @@ def test_versions_of_a_document_stay_a_family(pages: dict[str, str], fill: Fill)
     assert len(store.common_text.read()) == 0
 
 
-def test_a_form_filled_in_many_times_stays_a_family(store: SQLiteDocumentStore) -> None:
+def test_a_form_filled_in_many_times_stays_a_family(store: DocumentStore) -> None:
     forms = [entry_of(f"form{n:02}", [*range(6), 1_000 + n]) for n in range(60)]
     store.put(forms)
     assert store.families.totals() == (1, 60)

@@ -18,7 +18,7 @@ from index.lexical.scoring import LexicalQuery
 from index.lexical.snapshot import QueryReads
 from index.lexical.tables import MAX_COUNT
 from index.lexical.terms import QUOTE, count_terms_and_titles, is_pair, level_of
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry
@@ -33,12 +33,12 @@ TEXTS = {
 
 
 @pytest.fixture
-def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+def filled(store: DocumentStore, entry: MakeEntry) -> DocumentStore:
     store.put([entry(name, text) for name, text in TEXTS.items()])
     return store
 
 
-def find(store: SQLiteDocumentStore, text: str, k: int = 10) -> dict[str, float]:
+def find(store: DocumentStore, text: str, k: int = 10) -> dict[str, float]:
     """Return the scores of the documents that a text finds, best first."""
     matches = store.lexical.search(store.lexical.read(text), k)
     summaries = store.get(matches.vector_ids.tolist())
@@ -50,7 +50,7 @@ def find(store: SQLiteDocumentStore, text: str, k: int = 10) -> dict[str, float]
     }
 
 
-def assert_says_what_the_texts_say(store: SQLiteDocumentStore) -> None:
+def assert_says_what_the_texts_say(store: DocumentStore) -> None:
     """Compare the words of every document with the texts that are stored; titles apart."""
     snapshot = store.lexical.snapshot()
     rows = sql(store.path, "SELECT vector_id, text FROM documents ORDER BY vector_id")
@@ -88,7 +88,7 @@ def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
     return float(dot / (norms[0] * norms[1]))
 
 
-def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> None:
+def test_the_score_is_the_cosine_of_the_formula(filled: DocumentStore) -> None:
     query = "The tribunal reduced the tax of the ants, and workers dance."
     expected = {name: exact_cosine(TEXTS, query, name) for name in TEXTS}
     assert find(filled, query) == pytest.approx(
@@ -99,7 +99,7 @@ def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> 
     assert scores == sorted(scores, reverse=True)
 
 
-def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
+def test_numbers_case_and_diacritics(filled: DocumentStore) -> None:
     assert list(find(filled, "4711")) == ["tax"]
     assert list(find(filled, "GLÁCIER")) == ["rivers"]
     assert count_terms_and_titles("Straße ÉCOLE ecole ﬁsh x_y don't") == Counter(
@@ -121,7 +121,7 @@ def test_pairs_with_a_function_word_are_no_terms() -> None:
     assert not is_pair('"ant colony"')
 
 
-def test_a_stored_query_is_that_of_its_text(filled: SQLiteDocumentStore) -> None:
+def test_a_stored_query_is_that_of_its_text(filled: DocumentStore) -> None:
     for name, text in TEXTS.items():
         stored = filled.lexical.read_stored(filled.find([name])[name].vector_id)
         read = filled.lexical.read(text)
@@ -131,7 +131,7 @@ def test_a_stored_query_is_that_of_its_text(filled: SQLiteDocumentStore) -> None
     assert len(filled.lexical.read_stored(999)) == 0
 
 
-def test_any_two_texts_are_compared_as_a_search_scores_them(filled: SQLiteDocumentStore) -> None:
+def test_any_two_texts_are_compared_as_a_search_scores_them(filled: DocumentStore) -> None:
     ids = {name: stored.vector_id for name, stored in filled.find(list(TEXTS)).items()}
     others = [*TEXTS.values(), "Zanzibar has ants.", "Ants of Zanzibar", ""]
     for vector_id in ids.values():
@@ -161,7 +161,7 @@ def test_any_two_texts_are_compared_as_a_search_scores_them(filled: SQLiteDocume
     ],
 )
 def test_every_text_has_a_defined_score(
-    store: SQLiteDocumentStore, entry: MakeEntry, stored: list[str], text: str, score: float
+    store: DocumentStore, entry: MakeEntry, stored: list[str], text: str, score: float
 ) -> None:
     store.put([entry(str(n), content) for n, content in enumerate(stored)])
     first = np.array([store.find(["0"])["0"].vector_id])
@@ -170,7 +170,7 @@ def test_every_text_has_a_defined_score(
 
 
 def test_unknown_words_lower_a_score_as_they_do_once_stored(
-    store: SQLiteDocumentStore, entry: MakeEntry
+    store: DocumentStore, entry: MakeEntry
 ) -> None:
     store.put([entry(name, text) for name, text in TEXTS.items() if name != "ants"])
     bees = np.array([store.find(["bees"])["bees"].vector_id])
@@ -183,7 +183,7 @@ def test_unknown_words_lower_a_score_as_they_do_once_stored(
     assert after == pytest.approx(before, abs=0.03)
 
 
-def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
+def test_shared_terms_explain_a_score(filled: DocumentStore) -> None:
     query = filled.lexical.read("tribunal assessment of ants and of the tribunal")
     ids = {name: stored.vector_id for name, stored in filled.find(list(TEXTS)).items()}
     explained = filled.lexical.explain(query, [*ids.values(), 999])
@@ -213,12 +213,12 @@ def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_no_text_is_a_query_syntax(filled: SQLiteDocumentStore, text: str) -> None:
+def test_no_text_is_a_query_syntax(filled: DocumentStore, text: str) -> None:
     expected = {"ants'": {"ants"}, "terms": {"law", "tax"}}.get(text.split(" ")[0].strip(":"), ())
     assert set(find(filled, text)) == set(expected)
 
 
-def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_hostile_text_is_stored_and_found(store: DocumentStore, entry: MakeEntry) -> None:
     texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00bee", "ants " * 100_000]
     store.put([entry(str(n), text) for n, text in enumerate(texts)])
     assert list(find(store, "bee")) == ["3"]
@@ -227,7 +227,7 @@ def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: M
     assert_says_what_the_texts_say(store)
 
 
-def test_queries_without_known_words_find_nothing(filled: SQLiteDocumentStore) -> None:
+def test_queries_without_known_words_find_nothing(filled: DocumentStore) -> None:
     query = filled.lexical.read("unheard unseen")
     assert len(query) == 0
     assert filled.lexical.candidates(query, 5, None, QueryReads()).tolist() == []
@@ -245,7 +245,7 @@ def test_tables_follow_any_changes(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]]
 ) -> None:
     path = tmp_path_factory.mktemp("changes") / "store.sqlite3"
-    store = SQLiteDocumentStore(path, fingerprint="a" * 64, dimension=2)
+    store = DocumentStore(path, fingerprint="a" * 64, dimension=2)
     vector = np.array([1, 0], dtype=np.float32)
     for name, text in changes:
         if text is None:
@@ -275,7 +275,7 @@ def test_candidate_terms_stay_within_the_postings_budget() -> None:
 
 
 def test_forgotten_names_are_read_again(
-    filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
+    filled: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index.lexical.lexical_index, "_NAMES_KEPT", 12)
     words = dict(sql(filled.lexical.path, "SELECT term_id, term FROM terms ORDER BY term_id"))

@@ -21,7 +21,7 @@ from index.lexical.scoring import LexicalQuery
 from index.lexical.snapshot import LexicalSnapshot, QueryReads
 from index.lexical.tables import WORDS_FILE
 from index.progress import SilentProgress
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.index.lexical.test_lexical_index import assert_says_what_the_texts_say
 from tests.kit.index_fixtures import MakeEntry, OpenStore
 
@@ -42,11 +42,11 @@ def text_of(chance: random.Random) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(0, 12)))
 
 
-def snapshot_of(store: SQLiteDocumentStore) -> LexicalSnapshot:
+def snapshot_of(store: DocumentStore) -> LexicalSnapshot:
     return store.lexical.snapshot()
 
 
-def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
+def assert_norms_are_those_of_the_frequencies(store: DocumentStore) -> None:
     snapshot = snapshot_of(store)
     idf = snapshot.idf(np.arange(snapshot.terms.last + 1))
     for segment in snapshot.segments:
@@ -87,7 +87,7 @@ def slow_scores(snapshot: LexicalSnapshot, query: LexicalQuery, vector_ids: Int6
     return np.array(scores)
 
 
-def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: random.Random) -> None:
+def assert_scores_as_the_slow_path_does(store: DocumentStore, chance: random.Random) -> None:
     snapshot = snapshot_of(store)
     ids = snapshot.present_ids()
     for number in (0, 3, 64):  # by term; the other terms of many documents are read by document
@@ -105,7 +105,7 @@ def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: rand
         assert len(np.setdiff1d(candidates, ids)) == 0
 
 
-def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> None:
+def assert_finds_the_best(store: DocumentStore, chance: random.Random) -> None:
     """Compare candidates with the scores of all documents, where all terms are read by term."""
     snapshot = snapshot_of(store)
     ids, query = snapshot.present_ids(), random_query(snapshot, chance)
@@ -121,7 +121,7 @@ def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> 
 
 
 def test_changes_of_several_threads_are_followed_in_any_order(
-    store: SQLiteDocumentStore, entry: MakeEntry
+    store: DocumentStore, entry: MakeEntry
 ) -> None:
     threads = [
         threading.Thread(target=store.put, args=([entry(f"{n}{m}", f"two {n}") for m in "ab"],))
@@ -190,20 +190,20 @@ def test_it_follows_every_change(
 
 
 @pytest.fixture
-def published(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+def published(store: DocumentStore, entry: MakeEntry) -> DocumentStore:
     chance = random.Random(1)
     store.put([entry(f"d{n}", text_of(chance) or "-") for n in range(40)])
     store.lexical.publish()
     return store
 
 
-def segment_files(store: SQLiteDocumentStore) -> list[str]:
+def segment_files(store: DocumentStore) -> list[str]:
     files = store.lexical.path.parent.iterdir()
     return sorted(path.name for path in files if not path.name.startswith(WORDS_FILE))
 
 
 def test_opening_reads_the_files_and_what_came_later(
-    published: SQLiteDocumentStore,
+    published: DocumentStore,
     open_store: OpenStore,
     entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
@@ -217,15 +217,13 @@ def test_opening_reads_the_files_and_what_came_later(
     assert_says_what_the_texts_say(store)
 
 
-def test_norms_are_read_from_files(published: SQLiteDocumentStore, open_store: OpenStore) -> None:
+def test_norms_are_read_from_files(published: DocumentStore, open_store: OpenStore) -> None:
     snapshot = snapshot_of(open_store())
     assert all(segment.current[segment.present].all() for segment in snapshot.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 
-def test_files_in_use_are_not_written_again(
-    published: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_files_in_use_are_not_written_again(published: DocumentStore, entry: MakeEntry) -> None:
     before = segment_files(published)
     published.delete(["d1"])
     published.put([entry("later", "word1 word2")])
@@ -238,7 +236,7 @@ def test_files_in_use_are_not_written_again(
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_file_is_rebuilt(
-    published: SQLiteDocumentStore, open_store: OpenStore, damage: str
+    published: DocumentStore, open_store: OpenStore, damage: str
 ) -> None:
     published.close()
     directory = published.lexical.path.parent
@@ -264,7 +262,7 @@ def test_a_damaged_file_is_rebuilt(
 
 
 def test_segments_of_another_file(
-    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+    published: DocumentStore, open_store: OpenStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     other = open_store(tmp_path / "elsewhere" / "store.sqlite3")
@@ -281,7 +279,7 @@ def test_segments_of_another_file(
 
 @pytest.mark.parametrize("published_later", [False, True])
 def test_a_kill_between_the_segments_and_the_file(
-    published: SQLiteDocumentStore,
+    published: DocumentStore,
     open_store: OpenStore,
     entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
@@ -304,7 +302,7 @@ def test_a_kill_between_the_segments_and_the_file(
 
 
 def test_the_folder_is_deleted_while_it_is_open(
-    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
+    published: DocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
     query = published.lexical.read("word1 word2")
     expected = published.lexical.search(query, 10)
@@ -321,7 +319,7 @@ def test_the_folder_is_deleted_while_it_is_open(
 
 
 def test_a_publication_that_fails_leaves_the_former_one(
-    published: SQLiteDocumentStore,
+    published: DocumentStore,
     open_store: OpenStore,
     entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
@@ -343,7 +341,7 @@ def test_a_publication_that_fails_leaves_the_former_one(
 
 
 def test_a_reader_follows_a_writer_that_publishes(
-    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
+    published: DocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
     reader = open_store(read_only=True)
     assert_says_what_the_texts_say(reader)
@@ -355,7 +353,7 @@ def test_a_reader_follows_a_writer_that_publishes(
         reader.lexical.publish()
 
 
-def test_searches_see_whole_states(published: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_searches_see_whole_states(published: DocumentStore, entry: MakeEntry) -> None:
     torn: list[object] = []
     writing = threading.Event()
     writing.set()

@@ -28,7 +28,7 @@ from index.lexical.terms import (
     with_titles,
 )
 from index.progress import SilentProgress
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.kit.index_fixtures import MakeEntry
 
 WORDS = ["world", "war", "ii", "a", "b"]
@@ -125,7 +125,7 @@ def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: l
 
 
 def test_new_titles_are_known_without_reading_all_again(
-    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])
     store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
@@ -143,7 +143,7 @@ def test_new_titles_are_known_without_reading_all_again(
     assert reads == [1]  # those of deleted documents are known until then
 
 
-def put_all(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def put_all(store: DocumentStore, entry: MakeEntry) -> None:
     for name, (title, text) in reversed(TEXTS.items()):
         store.put([entry(name, text, title)])
 
@@ -158,7 +158,7 @@ class CountingProgress(SilentProgress):
         self.documents += count
 
 
-def naming(store: SQLiteDocumentStore) -> set[str]:
+def naming(store: DocumentStore) -> set[str]:
     """Return the documents that have the title "World War II" as a term."""
     query = store.lexical.read("unheard", title="World War II")
     found = store.lexical.search(query, 10).vector_ids.tolist()
@@ -166,7 +166,7 @@ def naming(store: SQLiteDocumentStore) -> set[str]:
 
 
 def test_a_pass_finds_later_titles_and_forgets_former_ones(
-    store: SQLiteDocumentStore, entry: MakeEntry
+    store: DocumentStore, entry: MakeEntry
 ) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
@@ -186,7 +186,7 @@ def test_a_pass_finds_later_titles_and_forgets_former_ones(
 
 
 def test_a_pass_that_was_stopped_is_repeated(
-    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("index.lexical.segmented_index._READ_FOR_TITLES", 1)
     put_all(store, entry)
@@ -198,7 +198,7 @@ def test_a_pass_that_was_stopped_is_repeated(
     assert store.lexical.changes_since_title_refresh() == 0
 
 
-def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_store_system_and_rows_score_alike(store: DocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     store.lexical.refresh_titles(SilentProgress())
     titles = [title for title, _ in TEXTS.values()]
@@ -217,7 +217,7 @@ def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: Ma
         np.testing.assert_allclose(store.lexical.score(query, ids), table[row], atol=1e-5)
 
 
-def test_the_title_is_named_among_terms(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_the_title_is_named_among_terms(store: DocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     store.lexical.refresh_titles(SilentProgress())
     query = store.lexical.read("A story of World War II.")
@@ -231,7 +231,7 @@ def test_the_title_is_named_among_terms(store: SQLiteDocumentStore, entry: MakeE
     }
 
 
-def test_an_unknown_document_scores_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_an_unknown_document_scores_nothing(store: DocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     rows = store.lexical.term_rows(np.array([1, 99]), SilentProgress())
     assert len(rows) == 2

@@ -22,7 +22,7 @@ from index.near_duplicates.signatures import (
     unpack,
 )
 from index.progress import SilentProgress
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import OpenStore
 from tests.kit.paragraphs import (
@@ -36,32 +36,32 @@ FIRST = list(range(10))
 OTHER = list(range(50, 60))
 
 
-def put(store: SQLiteDocumentStore, **documents: list[int]) -> None:
+def put(store: DocumentStore, **documents: list[int]) -> None:
     """Put documents one by one, each given by its paragraphs."""
     for name, paragraphs in documents.items():
         store.put([entry_of(name, paragraphs)])
 
 
-def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) -> None:
+def test_copies_edits_and_larger_parts_are_a_family(store: DocumentStore) -> None:
     edited, longer = [*FIRST[:8], 100, 101], [*FIRST, *range(200, 208)]
     quotes = [*FIRST[:3], *range(300, 310)]
     put(store, first=FIRST, copy=FIRST, edited=edited, longer=longer, other=OTHER, quotes=quotes)
     assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
 
 
-def test_documents_and_their_families_are_hidden(store: SQLiteDocumentStore) -> None:
+def test_documents_and_their_families_are_hidden(store: DocumentStore) -> None:
     put(store, first=FIRST, copy=FIRST, other=OTHER, beyond=list(range(300, 310)))
     ids = {name: found.vector_id for name, found in store.find(["first", "copy", "other"]).items()}
     assert store.families.hidden_by(["first", "other"]).tolist() == sorted(ids.values())
     assert store.families.hidden_by(["other", "gone"]).tolist() == [ids["other"]]
 
 
-def test_two_texts_that_were_put_together_stay_apart(store: SQLiteDocumentStore) -> None:
+def test_two_texts_that_were_put_together_stay_apart(store: DocumentStore) -> None:
     put(store, one=FIRST, other=OTHER[:7], both=[*FIRST, *OTHER[:7]])
     assert families_in(store) == {frozenset({"one", "both"})}
 
 
-def test_without_block_vectors_words_decide(store: SQLiteDocumentStore) -> None:
+def test_without_block_vectors_words_decide(store: DocumentStore) -> None:
     store.put([entry_of("first", FIRST, blocks=False)])
     put(store, edited=[*FIRST[:9], 100])
     store.put([entry_of("half", [*FIRST[:5], *range(200, 205)], blocks=False)])
@@ -73,7 +73,7 @@ CHAIN = {
 }  # two in five are new
 
 
-def test_a_family_keeps_its_number_while_others_come_and_go(store: SQLiteDocumentStore) -> None:
+def test_a_family_keeps_its_number_while_others_come_and_go(store: DocumentStore) -> None:
     put(store, other=OTHER, first=FIRST, copy=FIRST)
     number = store.families.of_ids(["first"])["first"]
     put(store, edited=[*FIRST[:8], 100, 101], away=OTHER)
@@ -84,14 +84,14 @@ def test_a_family_keeps_its_number_while_others_come_and_go(store: SQLiteDocumen
     }
 
 
-def test_documents_exchange_their_texts_in_one_call(store: SQLiteDocumentStore) -> None:
+def test_documents_exchange_their_texts_in_one_call(store: DocumentStore) -> None:
     put(store, one=FIRST, other=OTHER, copy=FIRST)
     store.put([entry_of("one", OTHER), entry_of("other", FIRST)])
     assert families_in(store) == {frozenset({"other", "copy"})}
     assert store.families.pending() == 0
 
 
-def test_a_family_is_listed_a_page_at_a_time(store: SQLiteDocumentStore) -> None:
+def test_a_family_is_listed_a_page_at_a_time(store: DocumentStore) -> None:
     put(store, b=FIRST, a=[*FIRST[:8], 100, 101], c=FIRST, other=OTHER)
     number, members = store.families.page("b", "", 2)
     assert [(member.id, member.copy) for member in members] == [("a", False), ("b", True)]
@@ -120,8 +120,8 @@ def test_families_depend_on_what_is_stored_alone(
     path = tmp_path_factory.mktemp("families") / "store.sqlite3"
     documents: dict[str, list[int]] = {}
 
-    def opened() -> SQLiteDocumentStore:
-        return SQLiteDocumentStore(path, fingerprint="a" * 64, dimension=16)
+    def opened() -> DocumentStore:
+        return DocumentStore(path, fingerprint="a" * 64, dimension=16)
 
     store = opened()
     for number, (name, paragraphs) in enumerate(operations):
@@ -198,7 +198,7 @@ def test_signatures_of_another_rule(open_store: OpenStore, monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_many_near_duplicates_are_bounded(
-    store: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A form that was filled in five hundred times."""
     compared: list[int] = []

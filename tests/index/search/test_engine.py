@@ -16,7 +16,7 @@ from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.channels import CHANNELS, ChannelKind, Found
 from index.search.records import EncodedQuery, Mode, SearchOptions, Seconds
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
 from tests.index.search.plane import MODES, answer, direction, names, put
@@ -28,7 +28,7 @@ QUERY = EncodedQuery("zinc", direction(0))
 class IdChannel:
     """1 for a document whose id begins with the text of the query."""
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     query: EncodedQuery
     silent: bool = False
 
@@ -46,7 +46,7 @@ class IdChannel:
 class ExactEngine:
     """Compares every vector and every word, in memory."""
 
-    store: SQLiteDocumentStore
+    store: DocumentStore
     position: int = 0
     exact: bool = True
     failure: IndexingError | None = None

@@ -8,7 +8,7 @@ import pytest
 from encoder.blocks import Receipt, SentenceBlocks
 from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry
 
@@ -23,7 +23,7 @@ def find_blocks(count: int, seed: int = 1) -> BlockVectors:
     return block_vectors_of(sentences, vectors)
 
 
-def test_block_vectors_come_back(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_block_vectors_come_back(store: DocumentStore, entry: MakeEntry) -> None:
     first, second = find_blocks(3), find_blocks(70, seed=2)
     change = store.put([replace(entry("a"), blocks=first), replace(entry("b", "x"), blocks=second)])
     found = store.block_vectors([*change.added.tolist(), 99])
@@ -37,7 +37,7 @@ def test_block_vectors_come_back(store: SQLiteDocumentStore, entry: MakeEntry) -
         np.testing.assert_array_equal(kept.vectors, as_stored(kept.vectors))
 
 
-def test_they_go_with_the_document(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_they_go_with_the_document(store: DocumentStore, entry: MakeEntry) -> None:
     old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
     new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()
     assert [len(blocks.offsets) for blocks in store.block_vectors(old + new).values()] == [5]
@@ -45,7 +45,7 @@ def test_they_go_with_the_document(store: SQLiteDocumentStore, entry: MakeEntry)
     assert sql(store.path, "SELECT count(*) FROM block_vectors") == [(0,)]
 
 
-def test_a_match_reads_no_block_vectors(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_match_reads_no_block_vectors(store: DocumentStore, entry: MakeEntry) -> None:
     """What answers and indexes read works in a store whose block vectors are gone or garbage."""
     change = store.put([replace(entry("a"), blocks=find_blocks(2))])
     sql(store.path, "ALTER TABLE block_vectors RENAME TO elsewhere")
@@ -60,7 +60,7 @@ def test_a_match_reads_no_block_vectors(store: SQLiteDocumentStore, entry: MakeE
     "damage", ["vectors = x'0000'", "offsets = x'00'", "vectors = zeroblob(768)", "vectors = x''"]
 )
 def test_damaged_block_vectors_are_an_error_that_names_the_store(
-    store: SQLiteDocumentStore, entry: MakeEntry, damage: str
+    store: DocumentStore, entry: MakeEntry, damage: str
 ) -> None:
     store.put([replace(entry("a"), blocks=find_blocks(2))])
     sql(store.path, f"UPDATE block_vectors SET {damage}")
@@ -68,7 +68,7 @@ def test_damaged_block_vectors_are_an_error_that_names_the_store(
         store.block_vectors([1])
 
 
-def test_the_size_of_a_stored_block(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_the_size_of_a_stored_block(store: DocumentStore, entry: MakeEntry) -> None:
     blocks = 40
     store.put([replace(entry(f"d{n}", f"text {n}"), blocks=find_blocks(blocks)) for n in range(50)])
     size = "SELECT avg(length(offsets) + length(vectors)) FROM block_vectors"

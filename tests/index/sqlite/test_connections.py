@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.schema import STORE, read_space
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry, OpenStore
@@ -116,13 +116,13 @@ def test_damaged_pages_name_the_file(
         everything(open_store())
 
 
-def everything(store: SQLiteDocumentStore) -> list[object]:
+def everything(store: DocumentStore) -> list[object]:
     ids = store.changes_since(0).added.tolist()
     summaries = store.get(ids)
     return [summaries, store.find([s.id for s in summaries.values()]), store.vectors(ids)]
 
 
-def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_failed_put_leaves_nothing(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry("old", "old text")])
     spoilt = entry("spoilt", "more text", year=1)
     spoilt.document.metadata["year"] = object()  # type: ignore[index]
@@ -134,7 +134,7 @@ def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntr
     assert store.put([entry("new", "text")]).sequence == 2
 
 
-def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_threads_read_and_write_together(store: DocumentStore, entry: MakeEntry) -> None:
     sequences: list[int] = []
     torn: list[object] = []
     writing = threading.Event()
@@ -165,7 +165,7 @@ def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: Make
     assert (len(store), torn) == (160, [])
 
 
-def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def fill_and_delete(store: DocumentStore, entry: MakeEntry) -> None:
     names = [f"d{number}" for number in range(60)]
     store.put([entry(name, f"{name} " + "word " * 20_000) for name in names])
     store.delete(names[5:])

@@ -9,7 +9,7 @@ import pytest
 import index.store.change_log
 from index.directory.data_directory import open_data_directory
 from index.errors import SnapshotError, StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.live_index import open_live_index, read_snapshot
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
@@ -20,7 +20,7 @@ def removals(path: Path) -> int:
 
 
 def test_what_a_thousand_versions_leave_is_bounded(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     for version in range(200):
@@ -33,7 +33,7 @@ def test_what_a_thousand_versions_leave_is_bounded(
 
 
 def test_a_reader_of_the_generation_before_can_follow(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     open_store: OpenStore,
     root: Path,
     entry: MakeEntry,
@@ -53,7 +53,7 @@ def test_a_reader_of_the_generation_before_can_follow(
 
 
 def test_drift_is_the_same_after_forgetting(
-    store: SQLiteDocumentStore, root: Path, vectors: MakeVectors, fill: Fill, entry: MakeEntry
+    store: DocumentStore, root: Path, vectors: MakeVectors, fill: Fill, entry: MakeEntry
 ) -> None:
     fill(store, vectors(40, seed=1))
     live = open_live_index(store, root)
@@ -72,7 +72,7 @@ def test_drift_is_the_same_after_forgetting(
 
 
 def test_a_snapshot_older_than_the_log_is_not_used(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two")]))
@@ -108,7 +108,7 @@ def test_a_reader_that_fell_behind(
 
 
 def test_it_is_forgotten_in_small_transactions(
-    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):

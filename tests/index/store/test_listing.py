@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index.errors import DamagedDocumentError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.listing import BEFORE_ALL
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry
@@ -15,7 +15,7 @@ from tests.kit.index_fixtures import MakeEntry
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
 
 
-def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
+def pages(store: DocumentStore, limit: int) -> Iterator[list[str]]:
     after = BEFORE_ALL
     while page := store.pages.listed(after, limit):
         yield [document.id for document in page]
@@ -27,7 +27,7 @@ def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_document_that_stays_is_on_one_page(
-    store: SQLiteDocumentStore, entry: MakeEntry, names: set[str], limit: int, data: st.DataObject
+    store: DocumentStore, entry: MakeEntry, names: set[str], limit: int, data: st.DataObject
 ) -> None:
     store.delete([document for page in pages(store, 1_000) for document in page])
     store.put([entry(name, f"text of {name}") for name in names])
@@ -46,7 +46,7 @@ def test_a_document_that_stays_is_on_one_page(
     assert seen == sorted(seen, key=str.encode)
 
 
-def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_page_has_what_an_answer_shows(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry("b", "text", "Title", year=2020), entry("a", "other")])
     first, second = store.pages.listed(BEFORE_ALL, 5)
     stored = store.find(["b"])["b"]
@@ -58,7 +58,7 @@ def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: Make
     assert store.pages.listed("b", 5) == []
 
 
-def test_whole_documents_up_to_a_length(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_whole_documents_up_to_a_length(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
     first = store.pages.whole(BEFORE_ALL, 250)
     assert [document.id for document in first] == ["d0", "d1", "d2"]
@@ -69,7 +69,7 @@ def test_whole_documents_up_to_a_length(store: SQLiteDocumentStore, entry: MakeE
 
 
 def test_metadata_that_is_no_json_names_its_document(
-    store: SQLiteDocumentStore, entry: MakeEntry
+    store: DocumentStore, entry: MakeEntry
 ) -> None:
     store.put([entry("a"), entry("b")])
     sql(store.path, "UPDATE documents SET metadata = '{' WHERE id = 'b'")

@@ -8,7 +8,7 @@ import pytest
 
 import index.vectors.live_index
 from index.errors import StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
 from index.vectors.live_index import open_live_index
@@ -30,7 +30,7 @@ def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, ne
 
 
 def test_changes_may_arrive_in_any_order_and_twice(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     changes = [
@@ -44,7 +44,7 @@ def test_changes_may_arrive_in_any_order_and_twice(
 
 
 def test_a_late_change_has_nothing_left_to_do(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+    store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     late = store.put([entry("c", "four")])
@@ -56,7 +56,7 @@ def test_a_late_change_has_nothing_left_to_do(
 
 
 def test_a_change_during_a_rebuild_is_in_the_new_index(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,7 +80,7 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
 
 
 def test_nothing_changes_the_index_while_it_is_written(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
@@ -104,7 +104,7 @@ def test_nothing_changes_the_index_while_it_is_written(
 
 
 def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, vectors: MakeVectors
+    store: DocumentStore, root: Path, entry: MakeEntry, vectors: MakeVectors
 ) -> None:
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
@@ -163,7 +163,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
 
 @pytest.mark.parametrize("name", ["CURRENT", "0000000002.index"])
 def test_a_damaged_snapshot_is_built_again_from_the_store(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     entry: MakeEntry,
     caplog: pytest.LogCaptureFixture,
@@ -214,7 +214,7 @@ def test_snapshots_of_another_store_are_not_used(
 
 
 def test_a_snapshot_that_cannot_be_published_is_only_logged(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     entry: MakeEntry,
     caplog: pytest.LogCaptureFixture,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32, Int64
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
@@ -28,7 +28,7 @@ def few_vectors_have_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> SQLiteDocumentStore:
+def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> DocumentStore:
     store = open_store(dimension=DIMENSION)
     fill(store, vectors(600, seed=1, dimension=DIMENSION))
     return store
@@ -36,7 +36,7 @@ def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> SQLiteDocu
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_a_snapshot_has_the_bytes_of_its_precision(
-    store: SQLiteDocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
+    store: DocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
     live = open_live_index(store, root, precision=precision)
     assert live.nlist == 8
@@ -55,7 +55,7 @@ def test_a_snapshot_has_the_bytes_of_its_precision(
     ("before", "after"), [("fp32", "int8"), ("int8", "fp32"), ("fp16", "int8"), ("int8", "fp16")]
 )
 def test_a_snapshot_of_another_precision_is_rebuilt(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     before: Precision,
     after: Precision,
@@ -73,16 +73,14 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     assert np.abs(found.scores - 1).max() < largest
 
 
-def test_a_new_store_gets_the_default_precision(store: SQLiteDocumentStore, root: Path) -> None:
+def test_a_new_store_gets_the_default_precision(store: DocumentStore, root: Path) -> None:
     assert current_precision(root) is None
     assert not open_live_index(store, root).exact
     assert current_precision(root) == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_few_vectors_are_exact(
-    store: SQLiteDocumentStore, root: Path, precision: Precision
-) -> None:
+def test_few_vectors_are_exact(store: DocumentStore, root: Path, precision: Precision) -> None:
     store.delete([f"d{number}" for number in range(500)])
     live = open_live_index(store, root, precision=precision)
     assert (live.nlist, live.exact) == (1, True)

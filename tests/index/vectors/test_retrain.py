@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -36,7 +36,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("grown")
     about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
-    with closing(SQLiteDocumentStore(folder / "store.sqlite3", **about)) as store:
+    with closing(DocumentStore(folder / "store.sqlite3", **about)) as store:
         open_live_index(store, folder / "snapshots", precision="fp32")
         fill_store(store, unit_vectors(ONE_LIST_BELOW, seed=1))
     return folder
@@ -51,7 +51,7 @@ def live(grown: Path, tmp_path: Path, root: Path, request: pytest.FixtureRequest
 
 
 def test_the_lists_are_really_in_use(
-    live: LiveIndex, store: SQLiteDocumentStore, root: Path, vectors: MakeVectors
+    live: LiveIndex, store: DocumentStore, root: Path, vectors: MakeVectors
 ) -> None:
     """R18: of random vectors one list holds only some neighbours, and the file says how many."""
     result = live.retrain(0.5)
@@ -75,7 +75,7 @@ def test_the_lists_are_really_in_use(
 
 
 def test_a_generation_that_finds_less_is_refused(
-    live: LiveIndex, store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
+    live: LiveIndex, store: DocumentStore, root: Path, assert_equals_store: Check
 ) -> None:
     before = sorted(root.iterdir())
     result = live.retrain(IMPOSSIBLE)
@@ -149,7 +149,7 @@ def test_nprobe_is_set_for_one_generation_and_within_bounds(live: LiveIndex) -> 
 
 
 def test_a_restart_knows_nprobe_and_training(
-    live: LiveIndex, store: SQLiteDocumentStore, root: Path, entry: MakeEntry
+    live: LiveIndex, store: DocumentStore, root: Path, entry: MakeEntry
 ) -> None:
     assert live.retrain(0.98).swapped
     live.apply(store.put([entry(f"new {number}", f"{number}") for number in range(50)]))

@@ -12,7 +12,7 @@ import pytest
 from encoder.blocks import Receipt
 from index.document import Document
 from index.search.records import SearchOptions
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -30,7 +30,7 @@ from tests.kit.waiting import wait_until
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     """Random vectors in 128 lists, of which the default visits 22."""
     folder: Path = tmp_path_factory.mktemp("live")
-    store = SQLiteDocumentStore(folder / "store.sqlite3", fingerprint="a" * 64, dimension=DIMENSION)
+    store = DocumentStore(folder / "store.sqlite3", fingerprint="a" * 64, dimension=DIMENSION)
     receipt = Receipt(1, 1, 1, 0, 1)
     vectors = unit_vectors(ONE_LIST_BELOW, seed=1)
     store.put(

@@ -6,17 +6,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import select, text, update
 
-from index.errors import StorageFullError, StoreError
+from index.errors import DatabaseFailedError, StorageFullError, StoreError
+from index.postgresql.connections import drop_collection, schema_name
 from index.search.records import Bounds, Hit
 from service import errors
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
-from service.state.database import PostgreSQL, State, existing_state, open_state
+from service.state.database import State, existing_state, open_state
 from service.state.idempotency import IdempotencyStore, StoredResponse
 from service.state.tables import judged, progress
 from service.uploads.store import JobStore, LineError, Step, Upload
@@ -36,11 +38,10 @@ def server() -> Iterator[PostgreSQLServer]:
 
 
 @pytest.fixture
-def database(server: PostgreSQLServer) -> Iterator[PostgreSQL]:
-    with closing(PostgreSQL(server.url)) as opened:
-        yield opened
-        for name in ("default", "papers"):
-            opened.drop(name)
+def database(server: PostgreSQLServer) -> Iterator[str]:
+    yield server.url
+    for name in ("default", "papers"):
+        drop_collection(server.url, name)
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
@@ -281,27 +282,27 @@ def test_a_file_is_read_by_commands_and_by_no_other_user(tmp_path: Path) -> None
             FeedbackStore(found).remove(given.id)
 
 
-def test_a_database_serves_one_server(database: PostgreSQL, server: PostgreSQLServer) -> None:
-    with pytest.raises(errors.SettingsError, match="another server uses this database"):
-        PostgreSQL(server.url)
-    with pytest.raises(errors.SettingsError, match=r"state: postgresql:///postgres: .*nobody"):
-        PostgreSQL(server.url.replace("longmatch@", "nobody:secret@"))
-    with pytest.raises(errors.SettingsError, match="state: is not postgresql://USER@HOST/DATABASE"):
-        PostgreSQL("postgresql://host:port/d")
-    with open_state(Path("data"), database).writing() as connection:
-        connection.execute(update(progress).values(format=0))
-    with pytest.raises(StoreError, match="has format 0, and not 1"):
-        open_state(Path("data"), database)
+def test_a_database_that_cannot_be_used_is_refused(database: str, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseFailedError, match=r"/postgres .*: PostgreSQL cannot be reached"):
+        open_state(tmp_path, database.replace("longmatch@", "nobody:secret@"))
+    with pytest.raises(StoreError, match="is not postgresql://USER@HOST/DATABASE"):
+        open_state(tmp_path, "postgresql://host?port")
+    open_state(tmp_path, database).close()
+    with psycopg.connect(database) as connection:
+        name = schema_name("default")
+        connection.execute(f"COMMENT ON TABLE {name}.progress IS '0 default'".encode())
+    with pytest.raises(StoreError, match="has format 0; this version of Longmatch reads 2"):
+        open_state(tmp_path, database)
 
 
-def test_a_database_that_is_full_says_so(database: PostgreSQL, tmp_path: Path) -> None:
-    state = open_state(tmp_path, database)
+def test_a_database_that_is_full_says_so(database: str, tmp_path: Path) -> None:
     full = "DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$"
-    with pytest.raises(StorageFullError), state.writing() as connection:
-        connection.execute(text(full))
-    assert isinstance(state.failure, StorageFullError)
-    FeedbackStore(state).put(LONG, "d", 1)
-    assert state.failure is None
+    with closing(open_state(tmp_path, database)) as state:
+        with pytest.raises(StorageFullError), state.writing() as connection:
+            connection.execute(text(full))
+        assert isinstance(state.failure, StorageFullError)
+        FeedbackStore(state).put(LONG, "d", 1)
+        assert state.failure is None
 
 
 def test_a_service_with_its_state_in_postgresql(
@@ -311,8 +312,8 @@ def test_a_service_with_its_state_in_postgresql(
 ) -> None:
     """Collections, feedback and standing queries; a database that stops; what is left of each."""
     with run_postgresql() as server:
-        monkeypatch.setenv("LONGMATCH_STATE", server.url)
-        settings = make_settings(state=server.url)
+        monkeypatch.setenv("LONGMATCH_DATABASE", server.url)
+        settings = make_settings(database=server.url)
         engine = open_engine(settings)
         client = Client(create_app(engine.settings, engine))
         verdict = {"query": {"id": "bees"}, "match": "tax", "grade": 1}
@@ -335,7 +336,8 @@ def test_a_service_with_its_state_in_postgresql(
         failed = client.post("/feedback", json=verdict)
         assert (failed.status_code, failed.json()["type"]) == (503, "/problems/storage-failed")
         assert "PostgreSQL cannot be reached" in failed.json()["detail"]
-        assert client.post("/match", json={"id": "bees"}).is_success
+        unread = client.post("/match", json={"id": "bees"})
+        assert (unread.status_code, unread.json()["type"]) == (503, "/problems/storage-failed")
         assert client.get("/readyz").json()["degraded"] == ["storage"]
         wait_until(lambda: "jobs are paused: " in caplog.text)
         server.start()

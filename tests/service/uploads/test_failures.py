@@ -10,7 +10,7 @@ import pytest
 
 from encoder.onnx_encoder import OnnxEncoder
 from index.errors import StoreError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from service.app import create_app
 from service.startup import close_engine, open_engine
 from tests.kit.waiting import wait_until
@@ -61,7 +61,7 @@ def test_a_failure_of_the_store_is_waited_for(
         def put(*_: object) -> None:
             raise failure
 
-        broken.setattr(SQLiteDocumentStore, "put", put)
+        broken.setattr(DocumentStore, "put", put)
         location = upload(client, "Ants dig.", "Bees fly.")
         job = job_when(client, location, lambda job: job["detail"] is not None)
         assert said in job["detail"]

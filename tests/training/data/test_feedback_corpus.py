@@ -10,7 +10,7 @@ from evaluation.judgements import read_pairs, read_qrels, read_splits
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from index.store.document_store import SQLiteDocumentStore
+from index.store.document_store import DocumentStore
 from tests.kit.index_fixtures import MakeEntry
 from training.data.feedback_corpus import write_feedback_corpus
 from training.data.files import find_corpus_files
@@ -25,7 +25,7 @@ def text(name: str) -> str:
 
 
 @pytest.fixture
-def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
+def filled(store: DocumentStore, entry: MakeEntry) -> DocumentStore:
     names = [f"{kind}{n}" for kind in ("q", "a", "copy", "other") for n in range(QUERIES)]
     store.put([entry(name, text(name), title=name) for name in names])
     return store
@@ -55,7 +55,7 @@ def documents(folder: Path) -> dict[str, Document]:
     return found
 
 
-def test_what_training_reads(filled: SQLiteDocumentStore, tmp_path: Path) -> None:
+def test_what_training_reads(filled: DocumentStore, tmp_path: Path) -> None:
     counts = write_feedback_corpus(tmp_path / "out", filled, judged())
     files = find_corpus_files(tmp_path / "out")
     assert None not in (files.qrels, files.splits)
@@ -90,16 +90,14 @@ def test_what_training_reads(filled: SQLiteDocumentStore, tmp_path: Path) -> Non
 
 
 def test_without_a_verdict_of_one_kind_there_are_no_pairs(
-    filled: SQLiteDocumentStore, tmp_path: Path
+    filled: DocumentStore, tmp_path: Path
 ) -> None:
     counts = write_feedback_corpus(tmp_path / "out", filled, judged(negative=False))
     assert not counts["pairs used"]
     assert find_corpus_files(tmp_path / "out").pairs == ()
 
 
-def test_of_two_verdicts_on_one_pair_relevant_counts(
-    filled: SQLiteDocumentStore, tmp_path: Path
-) -> None:
+def test_of_two_verdicts_on_one_pair_relevant_counts(filled: DocumentStore, tmp_path: Path) -> None:
     both = judged()
     for source, target, grade in (("q1", "q3", 0), ("q3", "q1", 1)):
         keys = {target: text(target)}
@@ -111,7 +109,7 @@ def test_of_two_verdicts_on_one_pair_relevant_counts(
 
 
 def test_others_are_bounded(
-    filled: SQLiteDocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training.data.feedback_corpus, "OTHERS", 10)
     counts = write_feedback_corpus(tmp_path / "out", filled, judged())
@@ -119,7 +117,7 @@ def test_others_are_bounded(
 
 
 def test_too_few_queries_are_refused_and_leave_nothing(
-    filled: SQLiteDocumentStore, tmp_path: Path
+    filled: DocumentStore, tmp_path: Path
 ) -> None:
     with pytest.raises(CorpusError, match="12 queries with a relevant match in the part 'train'"):
         write_feedback_corpus(tmp_path / "out", filled, judged()[:15])

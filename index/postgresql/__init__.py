@@ -1,0 +1,1 @@
+"""A PostgreSQL as the database of the store."""

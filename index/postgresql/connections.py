@@ -1,0 +1,299 @@
+"""Connections to a schema of PostgreSQL, which take the statements that SQLite takes.
+
+A statement is written once, in the SQL of SQLite that both databases share. Four things differ, and
+are translated here: the marks of parameters, lists of ids in JSON, one aggregate, and a key that an
+index of PostgreSQL could not hold at its full length.
+
+A writing transaction holds a lock of its schema from its first statement to its commit, which
+PostgreSQL lets go after the commit is visible: whoever sees change n + 1 sees change n, and vector
+ids come in the order of the changes, with any number of servers. A reading one sees one state.
+"""
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+import psycopg
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
+from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
+from index.sqlite.connections import Space
+
+_IDLE = 16  # connections that are kept
+_OPTIONS = '-c search_path="{}" -c lock_timeout=30s -c statement_timeout=300s'
+_TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+_FULL, _READ_ONLY = "53100", "25006"
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
+_FORMAT = "SELECT obj_description(to_regclass(?::text))"
+_COLLECTIONS = """
+SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'meta' AND n.nspname LIKE 'longmatch\\_%' ORDER BY 1"""
+_ID_LIST = re.compile(r"([\w.]+) IN \(SELECT value FROM json_each\((\?\d*)\)\)")
+_log = logging.getLogger(__name__)
+
+
+@cache
+def translated(statement: str) -> str:
+    """Return a statement of SQLite as PostgreSQL takes it."""
+    statement = _ID_LIST.sub(_id_list, statement)
+    statement = statement.replace("group_concat(vector_id)", "string_agg(vector_id::text, ',')")
+    statement = statement.replace("WHERE field = ?", "WHERE md5(field) = md5(?::text)")
+    first, *rest = re.split(r"\?(?!\d)", statement)
+    marked = first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
+    return re.sub(r"\?(\d)", r"$\1", marked)
+
+
+def _id_list(found: re.Match[str]) -> str:
+    column, mark = found.groups()
+    if column == "id":
+        return f"id = ANY(ARRAY(SELECT json_array_elements_text({mark}::text::json)))"
+    return f"{column} = ANY(translate({mark}::text, '[]', '{{}}')::bigint[])"
+
+
+def tables_of(schema: str) -> str:
+    """Return the statements that make tables as PostgreSQL takes them."""
+    for ours, theirs in (
+        ("INTEGER PRIMARY KEY AUTOINCREMENT", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+        ("INTEGER", "BIGINT"),
+        ("BLOB", "BYTEA"),
+        ("TEXT", 'TEXT COLLATE "C"'),
+        ("PRIMARY KEY (field, kind, value, vector_id)", "CHECK (true)"),
+        (") WITHOUT ROWID", ")"),
+    ):
+        schema = schema.replace(ours, theirs)
+    return f"""{schema};
+CREATE UNIQUE INDEX values_by_field ON metadata_values (md5(field), kind, value, vector_id);
+CREATE INDEX values_by_document ON metadata_values (vector_id)"""
+
+
+class _Text(StrDumperUnknown):
+    """A text of PostgreSQL has no NUL: it is stored as U+0001, a zero; U+0001 itself and a one."""
+
+    def dump(self, obj: str) -> bytes:
+        return obj.replace("\x01", "\x011").replace("\x00", "\x010").encode()
+
+
+class _StoredText(TextLoader):
+    def load(self, data: Any) -> str:
+        text = bytes(data).decode("utf-8", "replace")
+        return text.replace("\x010", "\x00").replace("\x011", "\x01") if "\x01" in text else text
+
+
+class _Connection:
+    """A connection of psycopg with the calls of one of SQLite."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        options = {**_TIMEOUTS, "options": _OPTIONS.format(schema), "autocommit": True}
+        self.raw = psycopg.connect(url, **options)
+        self.raw.adapters.register_dumper(str, _Text)
+        self.raw.adapters.register_loader("text", _StoredText)
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        cursor = psycopg.RawCursor(self.raw)
+        return cursor.execute(translated(statement).encode(), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> Any:
+        cursor = psycopg.RawCursor(self.raw)
+        cursor.executemany(translated(statement).encode(), list(rows))
+        return cursor
+
+
+class PostgreSQLConnections:
+    """Connections to the schema of a collection, which no two threads share.
+
+    Every error is raised as a `StoreError` that names the database. One that has ended, as after a
+    restart of the server, is replaced.
+    """
+
+    def __init__(self, url: str, collection: str, mark: str, *, read_only: bool) -> None:
+        """Connect to the schema of a collection; make it if it is missing, unless `read_only`.
+
+        `mark` is a table of those that are used, whose comment says of which format they are.
+
+        Raises:
+            StoreError: it cannot be reached, or the schema is missing.
+        """
+        schema = schema_name(collection)
+        self.name = f"{_name_of(url)} {schema}"
+        self.shared = True
+        self._url = url
+        self._collection = collection
+        self._mark = mark
+        self._schema = schema
+        self._read_only = read_only
+        self._failure: StorageError | None = None
+        self._closed = False
+        self._pool_lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        if not read_only:
+            with self._transaction("BEGIN") as connection:
+                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure that the last transaction met."""
+        return self._failure
+
+    def create_if_missing(
+        self, version: int, schema: str, insert: str = "", values: Sequence[str | int] = ()
+    ) -> None:
+        """Make the tables of a format, with a first row.
+
+        Raises:
+            StoreError: there are none and they may not be made, or they are of another format.
+        """
+        with self.reading() if self._read_only else self.writing() as connection:
+            ((found,),) = connection.execute(_FORMAT, (self._mark,))
+            if found is None and not self._read_only:
+                connection.raw.execute(schema.encode())
+                found = f"{version} {self._collection}"
+                connection.raw.execute(f"COMMENT ON TABLE {self._mark} IS '{found}'".encode())
+                if insert:
+                    connection.execute(insert, values)
+        if found is None:
+            raise StoreError(f"{self.name}: there is nothing here")
+        if (found := found.partition(" ")[0]) != str(version):
+            raise StoreError(
+                f"{self.name}: has format {found}; this version of Longmatch reads {version}"
+            )
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """Lend a connection inside a read transaction: all statements see one state."""
+        with self._transaction(_READING) as connection:
+            yield connection
+
+    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, which needs no transaction to see one state."""
+        with self._named():
+            connection, found = self._begun(statement, values)
+            rows: list[tuple[Any, ...]] = found.fetchall()
+            self._give_back(connection)
+            return rows
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """Lend a connection inside the only write transaction: committed and durable, or undone."""
+        if self._read_only:
+            raise StoreError(f"{self.name}: the store was opened for reading only")
+        with self._transaction("BEGIN") as connection:
+            connection.execute(_LOCK, (self._mark,))
+            yield connection
+
+    def reclaim(self, pages: int) -> Space:
+        """Do nothing: PostgreSQL uses free pages again."""
+        return Space(0, 0, 1)
+
+    def close(self) -> None:
+        """Close every connection; a borrowed one is closed when it is returned."""
+        with self._pool_lock:
+            self._closed = True
+            while self._idle:
+                self._idle.pop().raw.close()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[_Connection]:
+        with self._named():
+            connection, _ = self._begun(begin, ())
+            try:
+                yield connection
+                connection.raw.execute("COMMIT")
+            except BaseException:
+                with suppress(psycopg.Error):
+                    connection.raw.execute("ROLLBACK")
+                self._give_back(connection)
+                raise
+            self._give_back(connection)
+
+    def _begun(self, statement: str, values: Sequence[Any]) -> tuple[_Connection, Any]:
+        """Execute a first statement, by a new connection where the pooled ones have ended."""
+        while (connection := self._pooled()) is not None:
+            try:
+                return connection, connection.execute(statement, values)
+            except psycopg.OperationalError:
+                connection.raw.close()
+            except BaseException:
+                self._give_back(connection)
+                raise
+        connection = _Connection(self._url, self._schema)
+        try:
+            return connection, connection.execute(statement, values)
+        except BaseException:
+            connection.raw.close()
+            raise
+
+    def _pooled(self) -> _Connection | None:
+        with self._pool_lock:
+            if self._closed:
+                raise StoreError(f"{self.name}: the store is closed")
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, connection: _Connection) -> None:
+        idle = connection.raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._pool_lock:
+            if idle and not self._closed and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+            else:
+                connection.raw.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            found = database_error(self.name, error)
+            self._failure = found if isinstance(found, StorageError) else self._failure
+            raise found from error
+        self._failure = None
+
+
+def _name_of(url: str) -> str:
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StoreError(f"is not postgresql://USER@HOST/DATABASE: {error}") from None
+    return f"postgresql://{parts.get('host') or ''}/{parts.get('dbname') or ''}"
+
+
+def collections_in(url: str) -> list[str]:
+    """Return the names of the collections in a database, in order."""
+    return [row[0] for row in _run(url, _COLLECTIONS).fetchall()]
+
+
+def drop_collection(url: str, collection: str) -> None:
+    """Remove a collection from a database, durably and as a whole, if there is one."""
+    _run(url, f'DROP SCHEMA IF EXISTS "{schema_name(collection)}" CASCADE')
+
+
+def _run(url: str, statement: str) -> Any:
+    try:
+        with psycopg.connect(url, autocommit=True, **_TIMEOUTS) as connection:
+            return connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise database_error(_name_of(url), error) from error
+
+
+def schema_name(collection: str) -> str:
+    """Return the name of the schema of a collection, of at most 63 bytes."""
+    digest = hashlib.sha256(collection.encode()).hexdigest()
+    return f"longmatch_{collection[:36]}_{digest[:16]}"
+
+
+def database_error(name: str, error: BaseException | None) -> StoreError:
+    """Return what an error of PostgreSQL means; the text of a document is in none."""
+    state = getattr(error, "sqlstate", None)
+    if state == _FULL:
+        return StorageFullError(name, "the database has no room")
+    if state == _READ_ONLY:
+        return DatabaseFailedError(name, "PostgreSQL takes no writes")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        _log.error("%s: %s", name, error)
+        return DatabaseFailedError(name, "PostgreSQL cannot be reached, or does not answer in time")
+    return StoreError(f"{name}: {type(error).__name__}")

@@ -1,0 +1,65 @@
+"""What the store needs of its database: SQLite or PostgreSQL, which take the same statements."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from index.errors import StorageError
+from index.sqlite.connections import Space
+
+
+class Rows(Protocol):
+    """The rows that a statement gives, or how many it changed."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many it changed."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A connection inside a transaction, as one of `sqlite3` is used."""
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+        """Execute one statement."""
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+        """Execute a statement for each of many values."""
+
+
+class Connections(Protocol):
+    """The connections of a database. Safe to use from many threads; all errors are StoreError.
+
+    Attributes:
+        name: of the database, for messages.
+        shared: whether other servers may write to it.
+    """
+
+    name: str
+    shared: bool
+
+    @property
+    def failure(self) -> StorageError | None:
+        """What kept the last transaction from being written; None if nothing did."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Lend a connection inside a read transaction: all statements see one state."""
+
+    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Lend a connection inside the only write transaction: committed and durable, or undone."""
+
+    def reclaim(self, pages: int) -> Space:
+        """Return up to `pages` free pages to the file system, and the space afterwards."""
+
+    def close(self) -> None:
+        """Close every connection; a borrowed one is closed when it is returned."""
