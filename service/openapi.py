@@ -243,7 +243,13 @@ _PROBLEM_SCHEMA = {
 
 
 def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
-    """Put a parameter among those of all operations, once, and return the reference to it."""
+    """Put a parameter among those of all operations, once, and return the reference to it.
+
+    A path, a query and a header hold text: what is not given is absent, not null.
+    """
+    kinds = parameter["schema"].pop("anyOf", [])
+    for kind in kinds:
+        parameter["schema"] |= kind if kind != {"type": "null"} else {}
     name = parameter["name"]
     while known.setdefault(name, parameter) != parameter:
         name += "_"

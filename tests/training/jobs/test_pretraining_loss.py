@@ -138,7 +138,7 @@ def test_pretraining_neither_encodes_nor_finds_neighbours(
         raise AssertionError("nothing of a corpus is encoded or compared before pretraining")
 
     monkeypatch.setattr(OnnxEncoder, "encode_block_vectors", refuse)
-    monkeypatch.setattr(sampling, "_write", refuse)
+    monkeypatch.setattr(sampling, "find_neighbours", refuse)
     write_topics(tmp_path / "corpus.jsonl", DOCUMENTS)
     recipe = tmp_path / "pretrain.toml"
     recipe.write_text(PRETRAIN.format(kind=kind))
