@@ -350,9 +350,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _one_searches(self) -> Self:
-        if self.engine is not None and self.search_processes:
+        if self.search_processes and (self.engine is not None or self.database is not None):
             raise ValueError(
-                "LONGMATCH_SEARCH_PROCESSES: 0 where LONGMATCH_ENGINE searches instead of them"
+                "LONGMATCH_SEARCH_PROCESSES: 0 where LONGMATCH_ENGINE searches instead of them, or "
+                "servers share LONGMATCH_DATABASE"
             )
         return self
 

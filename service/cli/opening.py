@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from encoder.opening import open_encoder
 from index.directory.data_directory import (
     STORE_FILE,
     DataDirectory,
+    locked,
     open_data_directory,
     with_share_of,
 )
 from index.directory.encoder_name import remember_encoder
-from index.errors import FingerprintMismatchError
+from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
@@ -128,9 +129,13 @@ def opened(
 ) -> Iterator[DataDirectory]:
     """Open a data directory, and close it at the end of a block.
 
-    To write documents it takes an encoder, or a space and the checkpoint that it is of.
+    To write documents it takes an encoder, or a space and the checkpoint that it is of. What other
+    servers have written to a database is followed, also to read, unless a server does that here.
     """
     settings = Settings()
+    if read_only and settings.database is not None:
+        with suppress(DataDirectoryInUseError), locked(data):
+            read_only = False
     if not isinstance(space, VectorSpace):
         checkpoint = space.checkpoint
     alignment = None

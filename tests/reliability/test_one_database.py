@@ -1,5 +1,6 @@
 """Servers over one PostgreSQL: what one has acknowledged, every one has; also after faults."""
 
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.kit.command import Run
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.process_fixtures import Server, serving
 from tests.kit.tiers import Tier
@@ -75,6 +77,38 @@ def test_two_servers_are_one(
     with serve(tmp_path / "c", tiny_checkpoint, **given) as c:  # from an empty directory
         assert set(found(c, MUSIC)) == {"copy", "music"}
         assert c.request("GET", "/collections/papers/documents/p")[0] == 200
+
+
+def test_commands_use_the_database_or_say_what_does(
+    longmatch: Run,
+    postgresql: PostgreSQLServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LONGMATCH_DATABASE", postgresql.url)
+    file, folder = tmp_path / "river.txt", tmp_path / "texts"
+    file.write_text(RIVER)
+    folder.mkdir()
+    for name, text in (("river", RIVER), ("music", MUSIC)):
+        (folder / f"{name}.txt").write_text(text)
+    data, other = tmp_path / "data", tmp_path / "other"
+    assert longmatch("match", file).status == 2  # nothing is there yet
+    assert longmatch("index", folder).status == 0
+    assert not (data / "store.sqlite3").exists()
+    for directory in (data, other):  # the other one is empty
+        answer = longmatch("match", file, "--data", directory, "--json")
+        assert json.loads(answer.out)["matches"][0]["id"] == "river.txt"
+    assert longmatch("delete", "river.txt", "--data", other).status == 0
+    answer = longmatch("match", file, "--json")
+    assert [match["id"] for match in json.loads(answer.out)["matches"]] == ["music.txt"]
+    for arguments, instead in (
+        (("snapshot", data, "-o", tmp_path / "backup"), "back it up with pg_dump"),
+        (("restore", file, other), "restore that with pg_restore"),
+        (("doctor", data), "examine that with pg_amcheck"),
+        (("reencode", data, "--encoder", "fast"), "index into a new database"),
+    ):
+        answer = longmatch(*arguments)
+        assert (answer.status, instead in answer.err) == (2, True), answer
 
 
 def test_nothing_acknowledged_is_lost_when_a_server_is_killed(
