@@ -24,7 +24,6 @@ from service.errors import SettingsError
 from service.feedback import routes as feedback
 from service.gate import FilesMount, FoundRoute, Gate
 from service.keys import KeyRing
-from service.map import routes as map_
 from service.match import routes as match
 from service.openapi import DescribedFastAPI, Router
 from service.ops import routes as ops
@@ -47,7 +46,6 @@ ROUTERS = (
     embeddings.router,
     uploads.lines_router,
     documents.index_router,
-    map_.router,
     uploads.router,
     standing.router,
     match.similar_router,

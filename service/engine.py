@@ -25,7 +25,6 @@ from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
-from service.map.logic import KeptMap
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
@@ -120,7 +119,6 @@ class Collection:
         metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index accurate and compact.
-        map: of its documents, made when it is first asked for.
         number: another one for each that is opened.
     """
 
@@ -139,7 +137,6 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
-    map: KeptMap = field(default_factory=KeptMap)
     number: int = field(default_factory=count(1).__next__)
 
     @property

@@ -30,13 +30,12 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot, QueryReads
-from index.lexical.terms import QUOTE, count_terms_and_titles, level_of
+from index.lexical.terms import count_terms_and_titles, level_of
 from index.progress import Progress
 from index.store.database import Connections
 
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
-_WORDS_AND_TITLES = 8  # times the words of a group that are looked for: titles are no words
 
 # The list comes first: as the operand of IN, it would be copied into a temporary index. One row:
 # a thread waits for the interpreter after each.
@@ -209,36 +208,6 @@ class LexicalIndex(SegmentedIndex):
             vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
             for vector_id, weights in shared.items()
         }
-
-    def telling_words(self, groups: Sequence[Int64], limit: int) -> list[tuple[str, ...]]:
-        """Return, for each group of documents, the words that set it apart from the other groups.
-
-        Args:
-            groups: vector ids Int64[N] of each; missing ones have no words.
-            limit: how many words of a group, the most telling ones first.
-        """
-        snapshot = self.snapshot()
-        weighed = [
-            [_weigh_stored(snapshot, vector_id) for vector_id in group.tolist()] for group in groups
-        ]
-        every = [terms.term_ids for documents in weighed for terms in documents]
-        known = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *every]))
-        known = known[snapshot.terms.levels[known] != PAIR]
-        means = np.zeros((len(groups), len(known)), dtype=np.float32)
-        for mean, documents in zip(means, weighed, strict=True):
-            for terms in documents:
-                _, rows, theirs = np.intersect1d(
-                    known, terms.term_ids, assume_unique=True, return_indices=True
-                )
-                mean[rows] += terms.weights[theirs] / len(documents)
-        apart = means - means.mean(0) if len(groups) > 1 else means
-        order = np.argsort(-apart, axis=1, kind="stable")[:, : _WORDS_AND_TITLES * limit]
-        words = self._names_of(snapshot.identity, set(known[order].ravel().tolist()))
-        found = [[words.get(term, "") for term in known[row].tolist()] for row in order]
-        return [
-            tuple([word for word in some if word and not word.startswith(QUOTE)][:limit])
-            for some in found
-        ]
 
     def _present(self, query: LexicalQuery) -> LexicalSnapshot:
         """Return the present snapshot.

@@ -22,7 +22,6 @@ from service.compare import schemas as compare
 from service.documents import schemas as documents
 from service.embeddings import schemas as embeddings
 from service.feedback import routes as feedback
-from service.map import routes as maps
 from service.match import schemas as match
 from service.ops import schemas as ops
 from service.settings import Settings
@@ -52,7 +51,6 @@ ANSWERS: dict[type, type[Any]] = {
     status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
     results.FeedbackQuery: feedback.AskedBody, results.Feedback: feedback.FeedbackBody,
-    results.MapGroup: maps.MapGroupBody, results.DocumentMap: maps.MapResponse,
     results.Member: documents.MemberBody, status.WebhookState: standing.WebhookResponse,
     status.StandingQuery: standing.StandingQueryResponse, results.Event: standing.Event,
     requests.Webhook: standing.WebhookRequest, requests.Document: documents.DocumentBody,

@@ -202,7 +202,6 @@ class Client(Configured):
     delete = _blocking(collection.delete)
     documents = _iterating(collection.documents)
     family = _iterating(collection.family)
-    map = _blocking(collection.map)
     export = _iterating(collection.export)
     pairs = _iterating(collection.pairs)
     give_feedback = _blocking(collection.give_feedback)

@@ -25,7 +25,7 @@ from longmatch.requests import (
     query_body,
     segment,
 )
-from longmatch.results import DocumentMap, Feedback, IndexResult, Member, Pair, StoredDocument
+from longmatch.results import Feedback, IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
 from longmatch.status import Upload
 from longmatch.steps import Emit, Emitting, FileBody, Request, Steps, Work
@@ -127,16 +127,6 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
     """
     path = document_path(document_id, "/family")
     return read_pages(caller, path, page_size, "documents", Member)
-
-
-def map(caller: Caller, *, field: str | None = None) -> Steps[DocumentMap]:
-    """Return every document as a point of the plane, near those that it resembles.
-
-    Args:
-        field: of the metadata, whose values are returned, too.
-    """
-    params = {} if field is None else {"field": field}
-    return fetch(caller, DocumentMap, Request(method="GET", path="/map", params=params))
 
 
 def export(caller: Caller) -> Emitting[Document]:

@@ -422,39 +422,6 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class MapGroup:
-    """Documents that lie together on a map: words that set them apart, how many, their middle."""
-
-    words: list[str]
-    documents: int
-    x: int
-    y: int
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentMap:
-    """The map of a collection, with an entry of each list for each document on it.
-
-    Attributes:
-        documents: of the collection; of more than 100,000, a sample is on the map.
-        x, y: from 0 to 65,535.
-        group_of: the row in `groups`.
-        values: the most frequent values of the field, if one was given.
-        value_of: the row in `values`; None for a document with another value, or with none.
-    """
-
-    documents: int
-    ids: list[str]
-    titles: list[str]
-    x: list[int]
-    y: list[int]
-    group_of: list[int]
-    groups: list[MapGroup]
-    values: list[str] | None = None
-    value_of: list[int | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Embedding:
     """The document vector of a text, of unit norm, and what was read of it."""
 

@@ -100,9 +100,6 @@ export async function deleteFeedback(id) {
 /** Return a page of the stored documents; without a cursor, the first. */
 export const documents = (limit, cursor = "") =>
   get(`${prefix}documents?limit=${limit}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
-/** Return the map of the documents, with the values of a field of their metadata if one is given. */
-export const documentMap = (field) =>
-  get(`${prefix}map${field && `?field=${encodeURIComponent(field)}`}`);
 export const ready = () => get("readyz");
 export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);
 export const job = (id) => get(`${prefix}jobs/${encodeURIComponent(id)}`);

@@ -7,7 +7,6 @@ import { byId } from "./dom.js";
 import { startFilters } from "./filters.js";
 import { openIndexPanel, refreshIndex, startIndexPanel } from "./index_panel.js";
 import { startKey } from "./key.js";
-import { startMap } from "./map.js";
 import { startMatches } from "./matches.js";
 import { forgetStored, showExamples, startQuery, useStored } from "./query.js";
 import { cancel, clearMatches, search } from "./search.js";
@@ -68,7 +67,6 @@ startComparison();
 startUploads();
 startIndexPanel(refreshChoice);
 startBrowse(matchStored);
-startMap(matchStored);
 startCollections(() => {
   cancel();
   clearMatches();

@@ -15,10 +15,6 @@ const SLOW_SECONDS = 3;
 const EXPLAINED = { matches: 20, passages: 3 }; // of those further down, words alone say why
 
 let running = null;
-let last = { matches: [], query: undefined };
-
-/** Return the ids of the last matches, the best first, and the id of a stored query. */
-export const lastSearch = () => last;
 
 /** Search with what the form says; a search that is running is given up. */
 export async function search() {
@@ -98,14 +94,12 @@ export function clearMatches() {
 }
 
 function clear() {
-  last = { matches: [], query: undefined };
   for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
 }
 
 function show(answer, query, judged) {
   const took = Object.values(answer.timings).reduce((sum, one) => sum + one, 0);
   const above = answer.matches.filter((match) => match.relevant !== false);
-  last = { matches: above.map((match) => match.id), query: query.id };
   const found = counted(above.length, "match", "matches");
   byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
   showReceipt(answer);

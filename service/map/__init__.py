@@ -1,1 +1,0 @@
-"""A map of the documents of a collection."""
