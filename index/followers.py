@@ -11,14 +11,15 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from index.errors import StorageError, StoreError
 from index.progress import Progress
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
-from index.store.database import Connection, Connections
-from index.store.rows import SEQUENCE, read_log_start, read_sequence
+from index.store.change_log import Changes, read_changes
+from index.store.database import Connections
+from index.store.rows import SEQUENCE
 
 _DOCUMENTS_A_TRANSACTION = 64
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
@@ -29,31 +30,10 @@ _STATE = """
 SELECT source, rule, position FROM state"""
 _NOTE_STATE = """
 UPDATE state SET source = ?, rule = ?, position = ?"""
-_CHANGED = """
-SELECT vector_id FROM vectors WHERE sequence > ?1
-UNION SELECT vector_id FROM revisions WHERE sequence > ?1 ORDER BY vector_id"""
-_REMOVED = """
-SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
 _STATE_SCHEMA = """
 CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
 INSERT INTO state VALUES ('', '', 0);"""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a follower must do to reach `sequence`: remove, then add what has changed.
-
-    Attributes:
-        sequence: of the store, after it.
-        changed: vector ids, ascending, of the present documents that are new, or of which what is
-            derived has changed.
-        removed: vector ids, ascending, of documents that are gone.
-    """
-
-    sequence: int
-    changed: Sequence[int]
-    removed: Sequence[int]
 
 
 class Follower:
@@ -351,19 +331,6 @@ def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> No
             follower.follow(last)
         except StoreError as error:
             _log.warning("what is derived does not follow the store: %s", error)
-
-
-def read_changes(store: Connection, position: int) -> Changes | None:
-    """Return the changes of a store after a sequence; None where they are not known.
-
-    From 0 they always are.
-    """
-    sequence = read_sequence(store)
-    if not 0 <= position <= sequence or 0 < position < read_log_start(store):
-        return None
-    changed = [row[0] for row in store.execute(_CHANGED, (position,))]
-    removed = [row[0] for row in store.execute(_REMOVED, (position,))] if position else []
-    return Changes(sequence, changed, removed)
 
 
 def _file_of(path: Path) -> tuple[int, int] | None:

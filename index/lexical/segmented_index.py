@@ -19,7 +19,7 @@ from encoder.arrays import Bool, Int64
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from index.common_text.collection import CommonTexts
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
-from index.followers import AT_OPENING, Changes, Follower
+from index.followers import AT_OPENING, Follower
 from index.lexical.frequencies import Frequencies, no_terms
 from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
 from index.lexical.segment_files import delete_others, load_snapshot, save_snapshot
@@ -48,6 +48,7 @@ from index.lexical.tables import (
 from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, with_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.store.change_log import Changes
 from index.store.database import Connection, Connections
 
 MAX_TITLE_DRIFT = 0.01  # share of the documents that may change before titles are found again

@@ -24,7 +24,7 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
 from index.sqlite.connections import Space
 
-_IDLE = 16  # connections that are kept
+_IDLE = 4  # connections that are kept
 _OPTIONS = '-c search_path="{}" -c lock_timeout=30s -c statement_timeout=300s'
 _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
@@ -134,6 +134,7 @@ class PostgreSQLConnections:
         self._idle: list[_Connection] = []
         if not read_only:
             with self._transaction("BEGIN") as connection:
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
                 connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
 
     @property

@@ -1,12 +1,13 @@
 """The change log of a store: how many vectors came and went since a sequence."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 import index.store.rows as sql
 from encoder.arrays import Int64
-from index.store.database import Connections
+from index.store.database import Connection, Connections
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
@@ -35,20 +36,34 @@ DELETE FROM removals WHERE vector_id IN (
 
 
 @dataclass(frozen=True, slots=True)
-class Revisions:
-    """What has changed in a store after a sequence.
+class Changes:
+    """What has changed in a store: to follow it is to remove, then to add what has changed.
 
     Attributes:
-        sequence: of the store.
-        vector_ids: Int64[N], ascending, of the present documents that are new or were changed.
-        revisions: Int64[N], the sequence of the last change of each.
-        removed: Int64[M], ascending, the vector ids that are gone.
+        sequence: of the store, after it.
+        changed: vector ids, ascending, of the present documents that are new, or of which title,
+            metadata or what is derived has changed.
+        removed: vector ids, ascending, of documents that are gone.
+        revisions: the sequence of the last change of each of `changed`, where that is asked for.
     """
 
     sequence: int
-    vector_ids: Int64
-    revisions: Int64
-    removed: Int64
+    changed: Sequence[int]
+    removed: Sequence[int]
+    revisions: Sequence[int] = ()
+
+
+def read_changes(store: Connection, position: int) -> Changes | None:
+    """Return the changes of a store after a sequence; None where they are forgotten or ahead.
+
+    From 0 they always are known, without what was removed before `ChangeLog.start`.
+    """
+    sequence, start = sql.read_sequence(store), sql.read_log_start(store)
+    if not 0 <= position <= sequence or 0 < position < start:
+        return None
+    rows = store.execute(_REVISED_SINCE, (position,)).fetchall()
+    removed = [row[0] for row in store.execute(_GONE_SINCE, (position,))]
+    return Changes(sequence, [row[0] for row in rows], removed, [row[1] for row in rows])
 
 
 class ChangeLog:
@@ -86,20 +101,10 @@ class ChangeLog:
         with self._connections.reading() as connection:
             return str(connection.execute("SELECT identity FROM meta").fetchone()[0])
 
-    def revisions(self, sequence: int) -> Revisions | None:
-        """Return what has changed after a sequence; None where that is forgotten or ahead.
-
-        From 0 it always is known, without what was removed before `start`.
-        """
+    def since(self, sequence: int) -> Changes | None:
+        """Return what has changed after a sequence, as `read_changes`."""
         with self._connections.reading() as connection:
-            present, start = sql.read_sequence(connection), sql.read_log_start(connection)
-            if not 0 <= sequence <= present or 0 < sequence < start:
-                return None
-            rows = connection.execute(_REVISED_SINCE, (sequence,)).fetchall()
-            removed = connection.execute(_GONE_SINCE, (sequence,)).fetchall()
-        changed = np.array(rows, dtype=np.int64).reshape(-1, 2)
-        gone = np.array(removed, dtype=np.int64).reshape(-1)
-        return Revisions(present, changed[:, 0], changed[:, 1], gone)
+            return read_changes(connection, sequence)
 
     def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
         """Return the sequence, and the first present vector ids after one, ascending Int64[N].
@@ -136,6 +141,7 @@ class ChangeLog:
             with self._connections.writing() as connection:
                 connection.execute(_NOTE_START, (before,))
                 some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
-                forgotten += some.rowcount
-            if some.rowcount < _REMOVALS_A_TRANSACTION:
+                deleted: int = some.rowcount
+            forgotten += deleted
+            if deleted < _REMOVALS_A_TRANSACTION:
                 return forgotten

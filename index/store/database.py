@@ -1,6 +1,6 @@
 """What the store needs of its database: SQLite or PostgreSQL, which take the same statements."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -8,29 +8,13 @@ from index.errors import StorageError
 from index.sqlite.connections import Space
 
 
-class Rows(Protocol):
-    """The rows that a statement gives, or how many it changed."""
-
-    @property
-    def rowcount(self) -> int:
-        """How many it changed."""
-
-    def fetchone(self) -> Any:
-        """Return the next row, or None."""
-
-    def fetchall(self) -> list[Any]:
-        """Return the rows that are left."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Connection(Protocol):
-    """A connection inside a transaction, as one of `sqlite3` is used."""
+    """A connection inside a transaction, as one of `sqlite3` is used; returns its cursors."""
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Any:
         """Execute one statement."""
 
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any:
         """Execute a statement for each of many values."""
 
 

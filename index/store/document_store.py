@@ -3,27 +3,35 @@
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
+from encoder.blocks import Receipt
 from encoder.checkpoint import VectorSpace
 from index.alignment.alignment_index import AlignmentIndex
 from index.common_text.collection import CommonTexts
+from index.document import Document
 from index.errors import StorageError, StoreError
-from index.followers import Changes, Follower, follow_all
+from index.followers import Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, document_id_list, vector_id_list
-from index.store.change_log import ChangeLog
+from index.store.change_log import ChangeLog, Changes
 from index.store.filters import Filter, Selections
-from index.store.listing import DocumentPages
-from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
+from index.store.records import (
+    Change,
+    DocumentSummary,
+    EncodedDocument,
+    ListedDocument,
+    StoredDocument,
+)
 from index.store.rows import (
     check_entries,
     stored_document,
@@ -45,7 +53,6 @@ class DocumentStore:
 
     Attributes:
         lexical: the words of every document, a follower.
-        pages: lists the documents in the order of their ids.
         alignment: the aligned blocks of every document, a follower.
         families: which documents are near-duplicates, a follower.
         followers: what is derived in files of its own; up to date when a call returns.
@@ -94,7 +101,6 @@ class DocumentStore:
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
-        self.pages = DocumentPages(self._connections, self.name, self.families.of)
         self._selections = Selections(self._connections)
         try:
             if not read_only:
@@ -189,6 +195,45 @@ class DocumentStore:
         """
         rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
         return {row[1]: stored_document(self.name, row) for row in rows}
+
+    def listed(self, after: str, limit: int) -> list[ListedDocument]:
+        """Return up to `limit` documents after an id, in the order of ids; reads no text.
+
+        Pages are cut by id, not by number: a document that exists throughout is on exactly one of
+        them, whatever is inserted, replaced or deleted between two pages.
+
+        Raises:
+            DamagedDocumentError: the metadata of a document is no JSON any more.
+        """
+        rows = self._connections.read_rows(sql.LISTED, after, limit)
+        families = self.families.of(row[0] for row in rows)
+        return [
+            ListedDocument(
+                *(document_id, title, stored_metadata(self.name, document_id, metadata)),
+                *(Receipt(*receipt), indexed_at, families.get(vector_id)),
+            )
+            for vector_id, document_id, title, metadata, *receipt, indexed_at in rows
+        ]
+
+    def whole(self, after: str, characters: int) -> list[Document]:
+        """Return documents after an id until they have so many characters together.
+
+        At least one, if there is one: memory is bounded by `characters` and the longest documents.
+
+        Raises:
+            DamagedDocumentError: the metadata of a document is no JSON any more.
+        """
+        documents = []
+        with self._connections.reading() as connection:
+            rows: list[tuple[Any, ...]] = []
+            while characters > 0:
+                rows = rows or connection.execute(sql.WHOLE, (after,)).fetchall()[::-1]
+                if not rows:
+                    break
+                row = rows.pop()
+                documents.append(stored_document(self.name, row).document)
+                characters, after = characters - len(row[2]) - len(row[4]), row[1]
+        return documents
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the content hash of each document that is stored, without reading its text."""

@@ -33,6 +33,24 @@ class StoredDocument:
     indexed_at: str
 
 
+BEFORE_ALL = ""  # no document has this id
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A stored document without its text; `indexed_at` is ISO 8601 in UTC.
+
+    `family` is the number of its family, None where it is in none.
+    """
+
+    id: str
+    title: str
+    metadata: Mapping[str, Any]
+    receipt: Receipt
+    indexed_at: str
+    family: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentSummary:
     """What an answer shows of a stored document."""

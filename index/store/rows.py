@@ -25,6 +25,14 @@ DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, payload_characters, indexed_at
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+LISTED = """
+SELECT vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, payload_characters, indexed_at
+FROM documents WHERE id > ? ORDER BY id LIMIT ?"""
+WHOLE = """
+SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, payload_characters, indexed_at
+FROM documents WHERE id > ? ORDER BY id LIMIT 8"""
 SUMMARIES = """
 SELECT vector_id, id, title, metadata
 FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
@@ -60,8 +68,8 @@ INSERT INTO revisions (vector_id, sequence)
 SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))
 ON CONFLICT (vector_id) DO UPDATE SET sequence = excluded.sequence"""
 _DESCRIPTION = """
-SELECT vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out, tokens_encoded,
-    payload_characters, indexed_at, title, metadata
+SELECT vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, payload_characters, indexed_at, title, metadata
 FROM documents WHERE vector_id = ?"""
 _DESCRIBE = """
 UPDATE documents SET title = ?, metadata = ?, checksum = ? WHERE vector_id = ?"""

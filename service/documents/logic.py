@@ -255,7 +255,7 @@ async def export_documents(collection: Collection, after: str) -> AsyncIterator[
 
 
 def _next_fields(data: DataDirectory, after: str) -> tuple[list[dict[str, object]], str | None]:
-    documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
+    documents = data.store.whole(after, CHARACTERS_AT_A_TIME)
     last = documents[-1].id if documents else None
     return [_fields(document) for document in documents], last
 

@@ -7,7 +7,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
-from index.store.listing import BEFORE_ALL
+from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
@@ -90,7 +90,7 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    pages = collection.data.store.pages
+    pages = collection.data.store
     listed = await run_in(collection.engine.readers, pages.listed, cursor, limit)
     return documents_response(listed, limit)
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.listing import ListedDocument
+from index.store.records import ListedDocument
 from service.documents.logic import MAX_DOCUMENTS, IndexedDocuments
 from service.errors import FieldError, InvalidInputError
 from service.schemas import (

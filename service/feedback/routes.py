@@ -6,7 +6,7 @@ from fastapi import Body, Header, Path, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from index.store.listing import BEFORE_ALL
+from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
 from service.feedback.logic import export_feedback, give_feedback

@@ -195,9 +195,9 @@ def test_what_is_acknowledged_is_found(opened: Opened, mode: Mode) -> None:
 def holds_the_store(engine: QdrantEngine) -> bool:
     """Whether it has a point of each document, of its last state, and no other."""
     held = engine.on_generation(lambda generation: engine._held(generation.name))
-    known = engine.store.log.revisions(0)
+    known = engine.store.log.since(0)
     assert known is not None
-    last = dict(zip(known.vector_ids.tolist(), known.revisions.tolist(), strict=True))
+    last = dict(zip(known.changed, known.revisions, strict=True))
     return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 

@@ -194,7 +194,7 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
         numbers = data.store.families.of_ids(
-            [document.id for document in data.store.pages.listed("", 100)]
+            [document.id for document in data.store.listed("", 100)]
         )
     return {
         frozenset(name for name, family in numbers.items() if family == number)

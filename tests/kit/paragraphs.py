@@ -37,7 +37,7 @@ def entry_of(
 
 def families_in(store: DocumentStore) -> set[frozenset[str]]:
     """Return the families of a store as sets of ids."""
-    numbers = store.families.of_ids([document.id for document in store.pages.listed("", 1000)])
+    numbers = store.families.of_ids([document.id for document in store.listed("", 1000)])
     return {
         frozenset(name for name, family in numbers.items() if family == number)
         for number in numbers.values()

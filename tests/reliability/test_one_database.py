@@ -4,13 +4,16 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from index.store.document_store import DocumentStore
 from tests.kit.command import Run
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.process_fixtures import Server, serving
 from tests.kit.tiers import Tier
@@ -77,6 +80,38 @@ def test_two_servers_are_one(
     with serve(tmp_path / "c", tiny_checkpoint, **given) as c:  # from an empty directory
         assert set(found(c, MUSIC)) == {"copy", "music"}
         assert c.request("GET", "/collections/papers/documents/p")[0] == 200
+
+
+def test_changes_are_seen_in_their_order(
+    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry
+) -> None:
+    """Who has read change n + 1 never finds change n later, nor a lower vector id."""
+
+    def opened(name: str) -> DocumentStore:
+        folder = tmp_path / name
+        folder.mkdir()
+        given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, "database": postgresql.url}
+        return DocumentStore(folder / "store.sqlite3", **given)
+
+    with ThreadPoolExecutor() as threads:
+        stores = [made.result() for made in [threads.submit(opened, f"{n}") for n in range(4)]]
+        *writers, reader = stores
+
+        def write(number: int, store: DocumentStore) -> None:
+            for turn in range(15):
+                store.put([entry(f"{number} {turn} {part}") for part in range(1 + turn % 3)])
+
+        writing = [threads.submit(write, n, store) for n, store in enumerate(writers)]
+        seen, sequence, last = list[int](), 0, 0
+        while sequence < 45:
+            assert not any(call.done() and call.exception() for call in writing)
+            change = reader.changes_since(sequence)
+            assert all(number > last for number in change.added)
+            seen += change.added.tolist()
+            sequence, last = change.sequence, max(seen, default=0)
+        assert sorted(seen) == list(range(1, 1 + len(reader)))
+        for store in stores:
+            store.close()
 
 
 def test_commands_use_the_database_or_say_what_does(

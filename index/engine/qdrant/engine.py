@@ -8,7 +8,7 @@ It is written last: after a crash they are applied again, by any server.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -30,7 +30,7 @@ from index.engine.qdrant.generation import (
 from index.engine.qdrant.search import QdrantSearch
 from index.errors import EngineError
 from index.search.records import EncodedQuery, Seconds
-from index.store.change_log import Revisions
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
@@ -167,7 +167,7 @@ class QdrantEngine:
 
     def _follow(self, generation: Generation) -> None:
         """Apply what the store has and the generation lacks."""
-        changes = self.store.log.revisions(generation.manifest.position)
+        changes = self.store.log.since(generation.manifest.position)
         if changes is None:
             self._reconcile(generation)
             return
@@ -180,15 +180,15 @@ class QdrantEngine:
             self._reconcile(generation)
         self._compared = True
 
-    def _apply(self, generation: Generation, changes: Revisions) -> None:
+    def _apply(self, generation: Generation, changes: Changes) -> None:
         """Write changes, and again what was removed while they were written."""
         if changes.sequence == generation.manifest.position:
             return
-        written = changes.vector_ids
+        written = changes.changed
         self._write(generation.name, written, changes.sequence)
         self._delete(generation.name, changes.removed)
         # This process may have been paused since it read the documents that it wrote.
-        since = self.store.log.revisions(changes.sequence)
+        since = self.store.log.since(changes.sequence)
         if since is None:
             self._reconcile(generation)
             return
@@ -202,15 +202,15 @@ class QdrantEngine:
 
     def _reconcile(self, generation: Generation) -> None:
         """Write what is missing or older than the store has it, and delete what it has not."""
-        changes = self.store.log.revisions(0)
+        changes = self.store.log.since(0)
         assert changes is not None  # noqa: S101 (from 0 they are known)
         held = self._held(generation.name)
-        revisions = zip(changes.vector_ids.tolist(), changes.revisions.tolist(), strict=True)
+        revisions = zip(changes.changed, changes.revisions, strict=True)
         stale = [vector_id for vector_id, at in revisions if held.get(vector_id, -1) < at]
-        gone = np.setdiff1d(np.array(list(held), dtype=np.int64), changes.vector_ids)
+        gone = np.setdiff1d(np.array(list(held), dtype=np.int64), changes.changed)
         if stale or len(gone):
             _log.warning("the engine lacked %d documents, and had %d more", len(stale), len(gone))
-        self._write(generation.name, np.array(stale, dtype=np.int64), changes.sequence)
+        self._write(generation.name, stale, changes.sequence)
         self._delete(generation.name, gone)
         self._advance(generation, changes.sequence)
 
@@ -225,7 +225,7 @@ class QdrantEngine:
             held |= {int(row.id): int((row.payload or {}).get(REVISION, -1)) for row in rows}
         return held
 
-    def _write(self, name: str, vector_ids: Int64, revision: int) -> None:
+    def _write(self, name: str, vector_ids: Sequence[int] | Int64, revision: int) -> None:
         for some in _parts(vector_ids, _POINTS_A_REQUEST):
             points = points_of(self.store, some, revision)
             fields = {field for point in points for field in number_fields(point.payload or {})}
@@ -242,7 +242,7 @@ class QdrantEngine:
             condition = models.Filter(must=[earlier])
             self.client.upsert(name, points, wait=True, update_filter=condition)
 
-    def _delete(self, name: str, vector_ids: Int64) -> None:
+    def _delete(self, name: str, vector_ids: Sequence[int] | Int64) -> None:
         for some in _parts(vector_ids, _POINTS_A_PAGE):
             self.client.delete(name, models.PointIdsList(points=some.tolist()), wait=True)
 
@@ -269,11 +269,11 @@ class QdrantEngine:
             if found.name.startswith(f"{self.alias}-")
         ]
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
-        changes = self.store.log.revisions(0)
+        changes = self.store.log.since(0)
         assert changes is not None  # noqa: S101 (from 0 they are known)
         generation = Generation(name, Manifest.of(self.store, changes.sequence))
         create(self.client, name, generation.manifest)
-        self._write(name, changes.vector_ids, changes.sequence)
+        self._write(name, changes.changed, changes.sequence)
         self._upsert(name, [generation.manifest.point()], changes.sequence)
         with self._lock:
             self.client.update_collection_aliases(self._switch(name))
@@ -318,7 +318,8 @@ def connect(store: DocumentStore, url: str) -> QdrantEngine:
     return QdrantEngine(store, client, f"{parts.scheme}://{parts.hostname}:{parts.port or 6333}")
 
 
-def _parts(vector_ids: Int64, size: int) -> Iterator[Int64]:
+def _parts(vector_ids: Sequence[int] | Int64, size: int) -> Iterator[Int64]:
+    vector_ids = np.asarray(vector_ids, dtype=np.int64)
     for start in range(0, len(vector_ids), size):
         yield vector_ids[start : start + size]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from index.errors import DamagedDocumentError
 from index.store.document_store import DocumentStore
-from index.store.listing import BEFORE_ALL
+from index.store.records import BEFORE_ALL
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry
 
@@ -17,7 +17,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 
 def pages(store: DocumentStore, limit: int) -> Iterator[list[str]]:
     after = BEFORE_ALL
-    while page := store.pages.listed(after, limit):
+    while page := store.listed(after, limit):
         yield [document.id for document in page]
         after = page[-1].id
 
@@ -48,24 +48,24 @@ def test_a_document_that_stays_is_on_one_page(
 
 def test_a_page_has_what_an_answer_shows(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry("b", "text", "Title", year=2020), entry("a", "other")])
-    first, second = store.pages.listed(BEFORE_ALL, 5)
+    first, second = store.listed(BEFORE_ALL, 5)
     stored = store.find(["b"])["b"]
     assert (first.id, second.id, second.title) == ("a", "b", "Title")
     assert second.metadata == {"year": 2020}
     assert (second.receipt, second.indexed_at) == (stored.receipt, stored.indexed_at)
-    assert [document.id for document in store.pages.listed("a", 5)] == ["b"]
-    assert [document.id for document in store.pages.listed("aa", 5)] == ["b"]
-    assert store.pages.listed("b", 5) == []
+    assert [document.id for document in store.listed("a", 5)] == ["b"]
+    assert [document.id for document in store.listed("aa", 5)] == ["b"]
+    assert store.listed("b", 5) == []
 
 
 def test_whole_documents_up_to_a_length(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
-    first = store.pages.whole(BEFORE_ALL, 250)
+    first = store.whole(BEFORE_ALL, 250)
     assert [document.id for document in first] == ["d0", "d1", "d2"]
     assert first == [store.find([document.id])[document.id].document for document in first]
-    assert [document.id for document in store.pages.whole("d7", 10**9)] == ["d8", "d9"]
-    assert [document.id for document in store.pages.whole(BEFORE_ALL, 1)] == ["d0"]
-    assert store.pages.whole("d9", 10**9) == []
+    assert [document.id for document in store.whole("d7", 10**9)] == ["d8", "d9"]
+    assert [document.id for document in store.whole(BEFORE_ALL, 1)] == ["d0"]
+    assert store.whole("d9", 10**9) == []
 
 
 def test_metadata_that_is_no_json_names_its_document(
@@ -73,7 +73,7 @@ def test_metadata_that_is_no_json_names_its_document(
 ) -> None:
     store.put([entry("a"), entry("b")])
     sql(store.path, "UPDATE documents SET metadata = '{' WHERE id = 'b'")
-    for read in (store.pages.listed, store.pages.whole):
+    for read in (store.listed, store.whole):
         with pytest.raises(DamagedDocumentError, match="document 'b' is damaged in its metadata"):
             read(BEFORE_ALL, 1_000)
         assert [document.id for document in read(BEFORE_ALL, 1)] == ["a"]
