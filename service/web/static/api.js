@@ -100,6 +100,11 @@ export async function deleteFeedback(id) {
 /** Return a page of the stored documents; without a cursor, the first. */
 export const documents = (limit, cursor = "") =>
   get(`${prefix}documents?limit=${limit}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+export const storedDocument = (id) => get(`${prefix}documents/${encodeURIComponent(id)}`);
+
+/** Return the map, coloured by a field of the metadata if one is named. */
+export const documentMap = (field) =>
+  get(`${prefix}map${field && `?field=${encodeURIComponent(field)}`}`);
 export const ready = () => get("readyz");
 export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);
 export const job = (id) => get(`${prefix}jobs/${encodeURIComponent(id)}`);
