@@ -9,6 +9,7 @@ interpolation-based t-SNE" (Linderman et al. 2019), with linear interpolation.
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
 from index.vectors.faiss.ivf import neighbours_of
@@ -19,6 +20,8 @@ _EXAGGERATION = 12.0
 _FEWEST = 16  # documents; of fewer, each would be a neighbour of each
 _CELL, _CELLS = 0.5, (64, 512)  # side of a cell; along the longer side of the map
 _LONGEST_STEP = 5.0
+
+Complex = NDArray[np.complexfloating]
 
 
 def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
@@ -80,7 +83,7 @@ class _Repulsion:
     """The repulsion of all pairs of positions, on a grid."""
 
     def __init__(self) -> None:
-        self._kernels: tuple[object, Float32] = None, np.zeros(0, dtype=np.float32)
+        self._kernels: tuple[tuple[int, float], Complex] | None = None
 
     def of(self, positions: Float32) -> Float32:
         """Return the force on each of positions Float32[N, 2]."""
@@ -109,9 +112,9 @@ class _Repulsion:
         forces: Float32 = (at[1:].T / total).astype(np.float32)
         return forces
 
-    def _transformed(self, size: int, side: float) -> Float32:
+    def _transformed(self, size: int, side: float) -> Complex:
         """Return the spectra of the kernels: of the affinity, and of the force along each axis."""
-        if self._kernels[0] != (size, side):
+        if self._kernels is None or self._kernels[0] != (size, side):
             steps = np.fft.fftfreq(size, 1 / size) * side
             x, y = np.meshgrid(steps, steps, indexing="ij")
             affinity = 1 / (1 + x * x + y * y)

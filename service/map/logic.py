@@ -2,9 +2,10 @@
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -171,12 +172,15 @@ def quantised(positions: Float32) -> Int64:
         return np.zeros((0, 2), dtype=np.int64)
     low, high = positions.min(axis=0), positions.max(axis=0)
     scale = (SIDE - 1) / max(float((high - low).max()), 1e-9)
-    return np.rint((positions - (low + high) / 2) * scale + (SIDE - 1) / 2).astype(np.int64)
+    places: Int64 = np.rint((positions - (low + high) / 2) * scale + (SIDE - 1) / 2).astype(
+        np.int64
+    )
+    return places
 
 
 def divide(places: Int64) -> tuple[Float32, Int64]:
     """Divide places [N, 2] into clusters by k-means; return centres [K, 2] and labels [N]."""
-    wanted = int(np.clip(round(len(places) ** 0.5 / 4), 1, _MAX_CLUSTERS))
+    wanted = int(np.clip(round(len(places) ** 0.5 / 2), 1, _MAX_CLUSTERS))
     points = places.astype(np.float32)
     chosen = np.random.default_rng(0).permutation(len(points))[:wanted]
     centres, labels = points[chosen], np.zeros(len(points), dtype=np.int64)
@@ -205,11 +209,12 @@ def _named(
             explained = store.lexical.explain(query, members[1:] or members)
         except IndexingError:  # the words are being counted
             explained = {}
-        weights: Counter[str] = Counter()
+        weights = defaultdict[str, float](float)
         for terms in explained.values():
             for term in terms:
                 weights[term.term.strip('"')] += term.weight
-        found.append(Cluster(*np.rint(centre).astype(int).tolist(), _distinct(weights)))
+        x, y = np.rint(centre).astype(int).tolist()
+        found.append(Cluster(x, y, _distinct(weights)))
     return found
 
 
@@ -222,19 +227,19 @@ def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(chosen[:_WORDS])
 
 
-def colourings(metadata: Sequence[Mapping[str, object]]) -> dict[str, Colouring]:
+def colourings(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Colouring]:
     """Return by which fields documents can be told apart, the most frequent fields first.
 
     Of a list the first element counts. A field whose values all differ tells nothing.
     """
-    values: dict[str, list[object]] = {}
+    values: dict[str, list[Any]] = {}
     for number, fields in enumerate(metadata):
         for name, value in fields.items():
             first = value[0] if isinstance(value, list) and value else value
             if isinstance(first, str | int | float):
                 column = values.setdefault(name, [])
                 column += [None] * (number - len(column)) + [first]
-    found = {}
+    found = dict[str, Colouring]()
     for name, column in sorted(values.items(), key=lambda item: -len(item[1])):
         counted = Counter((type(value), value) for value in column if value is not None)
         if len(counted) == counted.total() > 1 or len(found) == MAX_FIELDS:
