@@ -148,7 +148,9 @@ class DocumentPages:
                     having[name] += bool(told)
                     counted[name].update(told)
         telling = [
-            name for name, count in having.most_common() if 0 < len(counted[name]) < max(count, 2)
+            name
+            for name, _ in having.most_common()
+            if counted[name] and not len(counted[name]) == counted[name].total() > 1
         ]
         return [
             Facet(

@@ -89,7 +89,8 @@ class _Repulsion:
         """Return the force on each of positions Float32[N, 2]."""
         low = positions.min(axis=0)
         extent = float((positions.max(axis=0) - low).max())
-        cells = int(np.clip(64 * np.ceil(extent / _CELL / 64), *_CELLS))
+        most = np.clip(4 * len(positions) ** 0.5, *_CELLS)  # equal documents drift far apart
+        cells = int(64 * np.ceil(np.clip(extent / _CELL, _CELLS[0], most) / 64))
         side = _CELL if extent <= _CELL * cells > _CELL * _CELLS[0] else extent / cells
         scaled = (positions - low) / side
         corner = scaled.astype(np.int64)

@@ -244,7 +244,7 @@ def colourings(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Colouring]:
         counted = Counter((type(value), value) for value in column if value is not None)
         if len(counted) == counted.total() > 1 or len(found) == MAX_FIELDS:
             continue
-        frequent = [value for _, value in counted.most_common(MAX_VALUES)]
+        frequent = [value for (_, value), _ in counted.most_common(MAX_VALUES)]
         numbers = {(type(value), value): number for number, value in enumerate(frequent)}
         of = [numbers.get((type(value), value), OTHER) for value in column]
         found[name] = Colouring(frequent, of + [OTHER] * (len(metadata) - len(of)))

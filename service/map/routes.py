@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Header, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from service.deps import CollectionDep
 from service.errors import FieldError, InvalidInputError
@@ -16,7 +17,7 @@ from service.threads import run_in
 router = Router(tags=["documents"])
 
 
-class ClusterBody(BaseModel, from_attributes=True):
+class ClusterBody(BaseModel):
     """A part of the map."""
 
     x: int = Field(description="Its middle.")
@@ -46,22 +47,20 @@ class MapResponse(BaseModel):
 def _map_json(found: CorpusMap, progress: float | None, name: str | None) -> bytes:
     colouring = None if name is None else found.fields.get(name)
     x, y = found.places.T.tolist()
-    return (
-        MapResponse.model_construct(
-            sequence=found.sequence,
-            progress=progress,
-            documents=found.documents,
-            ids=found.ids,
-            x=x,
-            y=y,
-            clusters=[ClusterBody.model_validate(cluster) for cluster in found.clusters],
-            cluster=found.of,
-            fields=list(found.fields),
-            values=[] if colouring is None else colouring.values,
-            value=[] if colouring is None else colouring.of,
-        )
-        .model_dump_json()
-        .encode()
+    return to_json(
+        {
+            "sequence": found.sequence,
+            "progress": progress,
+            "documents": found.documents,
+            "ids": found.ids,
+            "x": x,
+            "y": y,
+            "clusters": found.clusters,
+            "cluster": found.of,
+            "fields": list(found.fields),
+            "values": [] if colouring is None else colouring.values,
+            "value": [] if colouring is None else colouring.of,
+        }
     )
 
 

@@ -84,6 +84,8 @@ async function showPage() {
     if (page !== requested) return;
     const found = answer.documents;
     byId("browse-rows").replaceChildren(...found.map(row));
+    const bare = found.every((one) => Object.keys(one.metadata).length === 0);
+    byId("browse-table").classList.toggle("bare", bare);
     byId("browse-table").hidden = found.length === 0;
     byId("browse-status").textContent = found.length || cursors.length > 1
       ? `Page ${count(cursors.length)}, ${counted(found.length, "document")}`

@@ -24,6 +24,7 @@ let here = -1; // the point under the pointer
 let drawn = 0; // the frame that is asked for
 let ranks = new Map(); // of the matches that are shown, by point
 let query = null; // where the document is: {x, y} in coordinates
+let image = null; // the pixels
 let onChosen = () => {};
 const pressed = new Map(); // pointers, by id
 let moved = 0; // pixels since the first of them was pressed
@@ -49,16 +50,16 @@ async function load() {
 
 function take(answer) {
   const fresh = !points || points.sequence !== answer.sequence;
-  points = answer;
+  points = { ...answer, x: Float32Array.from(answer.x), y: Float32Array.from(answer.y) };
   if (fresh) {
     places = new Map(answer.ids.map((id, index) => [id, index]));
     here = -1;
     view = null;
   }
+  placeMatches();
   showFields();
   showLegend();
   showState();
-  placeMatches();
   draw();
 }
 
@@ -169,12 +170,13 @@ function paint() {
 
 /** The points as pixels: the nearer the eye is, the larger they are. */
 function pixels(context, width, height, ratio) {
-  const image = context.createImageData(width, height);
+  if (image?.width !== width || image.height !== height) image = context.createImageData(width, height);
   const cells = new Uint32Array(image.data.buffer);
-  const dense = Math.sqrt((width * height) / points.ids.length) / 12;
+  cells.fill(0);
+  const dense = Math.sqrt((width * height) / points.ids.length) / 8;
   const zoom = Math.sqrt(view.scale / view.least);
   const radius = Math.max(ratio * 1.2, Math.min(ratio * 6, dense * zoom));
-  const disc = discOf(radius);
+  const disc = Int32Array.from(discOf(radius), ([dx, dy]) => dy * width + dx);
   const colours = COLOURS.map(packed);
   const of = groups();
   const { x: xs, y: ys } = points;
@@ -185,7 +187,7 @@ function pixels(context, width, height, ratio) {
     if (x < reach || y < reach || x >= width - reach || y >= height - reach) continue;
     const colour = colours[of[point] < 0 ? colours.length - 1 : of[point] % (colours.length - 1)];
     const middle = y * width + x;
-    for (const [dx, dy] of disc) cells[middle + dy * width + dx] = colour;
+    for (let pixel = 0; pixel < disc.length; pixel += 1) cells[middle + disc[pixel]] = colour;
   }
   return image;
 }

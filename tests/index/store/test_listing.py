@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from index.errors import DamagedDocumentError
 from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import Not, OneOf
 from index.store.listing import BEFORE_ALL
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry
@@ -77,3 +78,51 @@ def test_metadata_that_is_no_json_names_its_document(
         with pytest.raises(DamagedDocumentError, match="document 'b' is damaged in its metadata"):
             read(BEFORE_ALL, 1_000)
         assert [document.id for document in read(BEFORE_ALL, 1)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("title", ["b", "c", "a", "d"]),
+        ("-title", ["d", "a", "c", "b"]),
+        ("date", ["a", "c", "b", "d"]),
+        ("-date", ["d", "b", "c", "a"]),
+    ],
+)
+def test_an_order_is_kept_over_pages_of_those_selected(
+    store: SQLiteDocumentStore, entry: MakeEntry, order: str, expected: list[str]
+) -> None:
+    store.put(
+        [
+            entry("a", "first", "Same", kind="x"),
+            entry("b", "second", "Early", kind="x", date=2020),
+            entry("c", "third", "Same", kind="x", date="2019-05-01"),
+            entry("d", "fourth", "Zebra", kind="x", date="2021"),
+            entry("e", "fifth", "None", kind="y", date="2018"),
+        ]
+    )
+    store.put([entry("c", "third", "Lamp", kind="x", date="2019-05-01")])
+    among, seen = store.select(OneOf("/kind", ("x",))), list[str]()
+    after, key = BEFORE_ALL, None
+    while page := store.pages.listed(after, 1, order=order, key=key, among=among):
+        seen.append(page[0].id)
+        after, key = page[0].id, page[0].key
+    assert seen == expected
+    apart = store.select(Not(OneOf("/kind", ("x",))))
+    assert [one.id for one in store.pages.listed(BEFORE_ALL, 9, among=apart)] == ["e"]
+
+
+def test_facets_count_what_tells_documents_apart(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put(
+        [
+            entry("a", "first", kind="x", tags=["s", "t"], number=1),
+            entry("b", "second", kind="x", tags=["t"], number=2),
+            entry("c", "third", kind="y", number=3, true=True),
+        ]
+    )
+    found = {facet.field: dict(facet.values) for facet in store.pages.facets()}
+    assert found == {"kind": {"x": 2, "y": 1}, "tags": {"t": 2, "s": 1}, "true": {True: 1}}
+    among = store.select(OneOf("/kind", ("x",)))
+    assert {facet.field: facet.documents for facet in store.pages.facets(among)}["tags"] == 2
