@@ -30,6 +30,12 @@ class IdSet:
         found: Bool = (ids >= 0) & (ids < self.end) & (listed != self.inverted)
         return found
 
+    def has(self, vector_id: int) -> bool:
+        """Return whether an id is in the set, by bisection."""
+        row = int(np.searchsorted(self.ids, vector_id))
+        listed = row < len(self.ids) and int(self.ids[row]) == vector_id
+        return 0 <= vector_id < self.end and listed != self.inverted
+
     def most(self, count: int) -> int:
         """Return how many of `count` existing vectors, at most, are in the set."""
         return max(0, count - len(self.ids)) if self.inverted else min(count, len(self.ids))

@@ -24,6 +24,7 @@ from service.errors import SettingsError
 from service.feedback import routes as feedback
 from service.gate import FilesMount, FoundRoute, Gate
 from service.keys import KeyRing
+from service.map import routes as corpus_map
 from service.match import routes as match
 from service.openapi import DescribedFastAPI, Router
 from service.ops import routes as ops
@@ -51,6 +52,7 @@ ROUTERS = (
     match.similar_router,
     documents.family_router,
     documents.router,
+    corpus_map.router,
     collections.router,
     ops.router,
 )

@@ -25,6 +25,7 @@ from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
+from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
@@ -119,6 +120,7 @@ class Collection:
         metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index accurate and compact.
+        map: of its documents.
         number: another one for each that is opened.
     """
 
@@ -137,6 +139,7 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
+    map: LiveMap = field(default_factory=LiveMap)
     number: int = field(default_factory=count(1).__next__)
 
     @property

@@ -36,6 +36,9 @@ SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = 'meta' AND n.nspname LIKE 'longmatch\\_%' ORDER BY 1"""
 _ID_LIST = re.compile(r"([\w.]+) IN \(SELECT value FROM json_each\((\?\d*)\)\)")
+# PostgreSQL refuses JSON with a NUL only where it is read.
+_DATE = r"""
+(CASE WHEN position('\u0000' IN metadata) = 0 THEN metadata::json ->> 'date' END) COLLATE "C" """
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +47,7 @@ def translated(statement: str) -> str:
     """Return a statement of SQLite as PostgreSQL takes it."""
     statement = _ID_LIST.sub(_id_list, statement)
     statement = statement.replace("group_concat(vector_id)", "string_agg(vector_id::text, ',')")
+    statement = statement.replace("metadata ->> '$.date'", _DATE)
     statement = statement.replace("WHERE field = ?", "WHERE md5(field) = md5(?::text)")
     first, *rest = re.split(r"\?(?!\d)", statement)
     marked = first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))

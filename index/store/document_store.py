@@ -1,6 +1,7 @@
 """The document store, in SQLite or PostgreSQL: documents, their vectors and a change sequence."""
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, document_id_list, vector_id_list
 from index.store.change_log import ChangeLog, Changes
-from index.store.filters import Filter, Selections
+from index.store.filters import Filter, Scalar, Selections
 from index.store.records import (
     Change,
     DocumentSummary,
     EncodedDocument,
+    Facet,
     ListedDocument,
     StoredDocument,
 )
@@ -39,6 +41,8 @@ from index.store.rows import (
     vector_arrays,
 )
 from index.store.schema import open_truth
+
+MAX_FACETS, MAX_FACET_VALUES = 12, 20  # fields, and the most frequent values of each
 
 _log = logging.getLogger(__name__)
 
@@ -196,23 +200,76 @@ class DocumentStore:
         rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
         return {row[1]: stored_document(self.name, row) for row in rows}
 
-    def listed(self, after: str, limit: int) -> list[ListedDocument]:
-        """Return up to `limit` documents after an id, in the order of ids; reads no text.
+    def listed(
+        self,
+        after: str,
+        limit: int,
+        *,
+        order: str = "id",
+        key: str | int | None = None,
+        among: IdSet | None = None,
+    ) -> list[ListedDocument]:
+        """Return up to `limit` documents after one, which need not be stored; reads no text.
 
-        Pages are cut by id, not by number: a document that exists throughout is on exactly one of
-        them, whatever is inserted, replaced or deleted between two pages.
+        Pages are cut by what documents are ordered by, not by number: one that stays as it is, is
+        on exactly one of them, whatever is inserted, replaced or deleted between two pages.
+
+        Args:
+            after: the id of that one.
+            limit: at least 1.
+            order: one of `ORDERS`, with a minus before it for the last ones first.
+            key: of that one; None for the first page.
+            among: these documents alone.
 
         Raises:
             DamagedDocumentError: the metadata of a document is no JSON any more.
         """
-        rows = self._connections.read_rows(sql.LISTED, after, limit)
-        families = self.families.of(row[0] for row in rows)
+        statement, values = sql.listed(after, key, order, among)
+        rows = self._connections.read_rows(statement, *values, limit)
+        families = self.families.of(row[1] for row in rows)
         return [
             ListedDocument(
-                *(document_id, title, stored_metadata(self.name, document_id, metadata)),
-                *(Receipt(*receipt), indexed_at, families.get(vector_id)),
+                id=document_id,
+                title=title,
+                metadata=stored_metadata(self.name, document_id, metadata),
+                receipt=Receipt(*receipt),
+                indexed_at=indexed_at,
+                family=families.get(vector_id),
+                key=place,
             )
-            for vector_id, document_id, title, metadata, *receipt, indexed_at in rows
+            for place, vector_id, document_id, title, metadata, *receipt, indexed_at in rows
+        ]
+
+    def facets(self, among: IdSet | None = None) -> list[Facet]:
+        """Return the fields of the metadata of all documents, or of some, the commonest first.
+
+        Every element of a list counts. A field whose values all differ tells nothing.
+
+        Raises:
+            DamagedDocumentError: the metadata of a document is no JSON any more.
+        """
+        having, counted = Counter[str](), defaultdict[str, Counter[tuple[type, Scalar]]](Counter)
+        with self._connections.reading() as connection:
+            for vector_id, document_id, metadata in connection.execute(sql.METADATA):
+                if among is not None and not among.has(vector_id):
+                    continue
+                for name, value in stored_metadata(self.name, document_id, metadata).items():
+                    every = value if isinstance(value, list) else [value]
+                    told = {(type(one), one) for one in every if isinstance(one, Scalar)}
+                    having[name] += bool(told)
+                    counted[name].update(told)
+        telling = [
+            name
+            for name, _ in having.most_common()
+            if counted[name] and not len(counted[name]) == counted[name].total() > 1
+        ]
+        return [
+            Facet(
+                name,
+                having[name],
+                [(value, n) for (_, value), n in counted[name].most_common(MAX_FACET_VALUES)],
+            )
+            for name in telling[:MAX_FACETS]
         ]
 
     def whole(self, after: str, characters: int) -> list[Document]:

@@ -1,6 +1,6 @@
 """Records of the store: encoded documents, stored documents, summaries, changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ BEFORE_ALL = ""  # no document has this id
 class ListedDocument:
     """A stored document without its text; `indexed_at` is ISO 8601 in UTC.
 
-    `family` is the number of its family, None where it is in none.
+    `family` is the number of its family, None where it is in none; `key` what it is ordered by.
     """
 
     id: str
@@ -49,6 +49,16 @@ class ListedDocument:
     receipt: Receipt
     indexed_at: str
     family: int | None
+    key: str | int = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A field of the metadata: how many documents have it, and its frequent values with theirs."""
+
+    field: str
+    documents: int
+    values: Sequence[tuple[str | int | float | bool, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from encoder.arrays import Bool, Float32, Int64
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.errors import DOCTOR, DamagedDocumentError, StoreError
+from index.id_set import IdSet
 from index.sqlite.block_vectors import BlockVectors, pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.store.checksums import blocks_checksum, document_checksum, vector_checksum
@@ -25,10 +26,20 @@ DOCUMENTS_BY_ID = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, payload_characters, indexed_at
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
-LISTED = """
-SELECT vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
+# What documents are ordered by; `date` is that of the metadata, as text: ISO 8601 sorts.
+ORDERS: Mapping[str, str] = {
+    "id": "id",
+    "title": "title",
+    "size": "tokens",
+    "date": "coalesce(CAST(metadata ->> '$.date' AS TEXT), '')",
+}
+_LISTED = """
+SELECT {key}, vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, payload_characters, indexed_at
-FROM documents WHERE id > ? ORDER BY id LIMIT ?"""
+FROM documents WHERE {conditions} ORDER BY {places} LIMIT ?"""
+_AMONG = "vector_id < ? AND {not_}vector_id IN (SELECT value FROM json_each(?))"
+METADATA = """
+SELECT vector_id, id, metadata FROM documents"""
 WHOLE = """
 SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, payload_characters, indexed_at
@@ -75,6 +86,32 @@ _DESCRIBE = """
 UPDATE documents SET title = ?, metadata = ?, checksum = ? WHERE vector_id = ?"""
 _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+def listed(
+    after: str, key: str | int | None, order: str, among: IdSet | None
+) -> tuple[str, list[str | int]]:
+    """Return a statement that lists documents after one, and its values but the last, the limit.
+
+    Args:
+        after: the id of that one, which need not be stored.
+        key: of that one; None for the first page.
+        order: one of `ORDERS`, with a minus before it for the last ones first.
+        among: these documents alone.
+    """
+    expression, falls = ORDERS[order.removeprefix("-")], order.startswith("-")
+    conditions, values, places = ["id > ?"], list[str | int]([after]), "id"
+    if order != "id":
+        places = f"{expression} DESC, id DESC" if falls else f"{expression}, id"
+        conditions, values = ["true"], []
+        if key is not None:
+            conditions = [f"({expression}, id) {'<' if falls else '>'} (?, ?)"]
+            values = [key, after]
+    if among is not None:
+        conditions.append(_AMONG.format(not_="NOT " if among.inverted else ""))
+        values += [among.end, vector_id_list(among.ids.tolist())]
+    statement = _LISTED.format(key=expression, conditions=" AND ".join(conditions), places=places)
+    return statement, values
 
 
 def read_sequence(connection: Connection) -> int:

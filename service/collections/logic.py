@@ -121,6 +121,7 @@ def close_collection(collection: Collection) -> None:
     collection.writer.shutdown()
     collection.recall_monitor.close()
     collection.maintenance.close()
+    collection.map.close()
     collection.state.close()
     if collection.engine.search_processes is not None:
         collection.engine.search_processes.forget(collection.number)

@@ -7,19 +7,24 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pydantic import TypeAdapter, ValidationError
+
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
+from index.id_set import IdSet
 from index.near_duplicates.families import Member
-from index.store.records import Change, EncodedDocument, StoredDocument
+from index.store.records import Change, EncodedDocument, Facet, ListedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
+from service.match.filter import FilterBody, FilterField
 from service.metrics import Stage
 from service.telemetry import observe_stage
 from service.threads import run_in
 
 MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
+_FILTERS: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
@@ -114,6 +119,55 @@ async def find_document(collection: Collection, document_id: str) -> StoredDocum
     if document_id not in found:
         raise DocumentNotFoundError(document_id)
     return found[document_id]
+
+
+def _selected(collection: Collection, where: str | None) -> IdSet | None:
+    """Return the documents for which a filter in JSON holds; None for all."""
+    if where is None:
+        return None
+    try:
+        body = _FILTERS.validate_json(where)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "".join(f"/{part}" for part in first["loc"])
+        detail = f"{place}: {first['msg']}" if place else first["msg"]
+        raise InvalidInputError([FieldError("", detail, parameter="filter")]) from error
+    return collection.data.store.select(body.to_filter())
+
+
+def list_documents(
+    collection: Collection, cursor: str, limit: int, order: str, where: str | None
+) -> list[ListedDocument]:
+    """Return a page of the documents for which a filter in JSON holds.
+
+    Args:
+        collection: whose documents.
+        cursor: "", an id or, in another order than that, what `cursor_in` wrote.
+        limit: of the page.
+        order: as of `DocumentStore.listed`.
+        where: None for all.
+    """
+    after, key = cursor, None
+    if order != "id" and cursor:
+        try:
+            of, key, after = json.loads(cursor)
+        except (TypeError, ValueError):
+            of = None
+        if of != order:
+            detail = f"is not a cursor of the order {order}"
+            raise InvalidInputError([FieldError("", detail, parameter="cursor")])
+    among = _selected(collection, where)
+    return collection.data.store.listed(after, limit, order=order, key=key, among=among)
+
+
+def cursor_in(order: str, last: ListedDocument) -> str:
+    """Return what follows a document in an order."""
+    return last.id if order == "id" else json.dumps([order, last.key, last.id])
+
+
+def count_facets(collection: Collection, where: str | None) -> list[Facet]:
+    """Return how many documents for which a filter in JSON holds have which metadata."""
+    return collection.data.store.facets(_selected(collection, where))
 
 
 def _check(documents: Sequence[Document]) -> None:

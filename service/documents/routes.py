@@ -1,6 +1,6 @@
 """POST /index with JSON, GET /documents, GET and DELETE /documents/{id}, and its family."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Body, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -11,16 +11,19 @@ from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
+    count_facets,
     delete_document,
     export_documents,
     family_of,
     find_document,
     find_family,
     index_documents,
+    list_documents,
 )
 from service.documents.schemas import (
     DocumentResponse,
     DocumentsResponse,
+    FacetsResponse,
     FamilyResponse,
     IndexRequest,
     IndexResponse,
@@ -54,6 +57,21 @@ router = Router(prefix="/documents", tags=["documents"])
 # Must be matched before `router`, whose `{id:path}` takes the whole path.
 family_router = Router(prefix="/documents", tags=["documents"], route_class=UnescapedRoute)
 
+FilterParameter = Annotated[
+    str | None,
+    Query(
+        alias="filter",
+        description="A filter as of POST /match, as JSON.",
+        openapi_examples={"some": {"value": '{"field": "year", "range": {"gte": 2020}}'}},
+    ),
+]
+Order = Annotated[
+    Literal["id", "title", "-title", "size", "-size", "date", "-date"],
+    Query(
+        description="By the tokens of a text, or the field `date` of the metadata; with a minus "
+        "the last ones first. A cursor is that of one order."
+    ),
+]
 PAGE = {
     "description": "A page; with `Accept: application/x-ndjson`, all documents with their texts, "
     "one on each line, as `longmatch index` reads them",
@@ -80,9 +98,11 @@ async def get_documents(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
+    sort: Order = "id",
+    where: FilterParameter = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> DocumentsResponse | StreamingResponse:
-    """Return the documents in the order of their ids: one page, or all of them as NDJSON.
+    """Return the documents in the order of their ids or another: a page, or all as NDJSON.
 
     A document that is stored from the first page to the last is on exactly one of them, whatever
     is written in between. The export is streamed and has no limit; its lines can be indexed again.
@@ -90,9 +110,10 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    pages = collection.data.store
-    listed = await run_in(collection.engine.readers, pages.listed, cursor, limit)
-    return documents_response(listed, limit)
+    listed = await run_in(
+        collection.engine.readers, list_documents, collection, cursor, limit, sort, where
+    )
+    return documents_response(listed, limit, sort)
 
 
 @router.get(
@@ -170,6 +191,20 @@ INDEX_REQUESTS = {
 }
 
 index_router = Router(tags=["documents"])
+
+
+@index_router.get(
+    "/facets",
+    summary="Count the documents by their metadata",
+    responses=READ({200: "The fields that tell documents apart, the commonest first"}),
+)
+async def get_facets(collection: CollectionDep, where: FilterParameter = None) -> FacetsResponse:
+    """Return how many documents have each of the frequent values of each field.
+
+    Of lists every element counts. A field whose values all differ is left out.
+    """
+    found = await run_in(collection.engine.readers, count_facets, collection, where)
+    return FacetsResponse.model_validate({"facets": found}, from_attributes=True)
 
 
 @index_router.post(

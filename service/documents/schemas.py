@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue, field_validator
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
 from index.store.records import ListedDocument
-from service.documents.logic import MAX_DOCUMENTS, IndexedDocuments
+from service.documents.logic import MAX_DOCUMENTS, IndexedDocuments, cursor_in
 from service.errors import FieldError, InvalidInputError
 from service.schemas import (
     Answer,
@@ -118,7 +118,7 @@ class DocumentResponse(ListedBody):
 
 
 class DocumentsResponse(BaseModel):
-    """A page of the stored documents, in the order of their ids."""
+    """A page of the stored documents."""
 
     documents: list[ListedBody]
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
@@ -143,9 +143,37 @@ class FamilyResponse(BaseModel):
     next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
 
 
-def documents_response(page: Sequence[ListedDocument], limit: int) -> DocumentsResponse:
+class FacetValueBody(BaseModel):
+    """A value of a field."""
+
+    value: str | int | float | bool
+    documents: int = Field(description="How many have it.")
+
+
+class FacetBody(BaseModel, from_attributes=True):
+    """A field of the metadata."""
+
+    field: str
+    documents: int = Field(description="How many have it.")
+    values: list[FacetValueBody] = Field(description="The most frequent ones first.")
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _named(cls, values: Sequence[tuple[object, int]]) -> list[dict[str, object]]:
+        return [{"value": value, "documents": documents} for value, documents in values]
+
+
+class FacetsResponse(BaseModel):
+    """The fields that tell documents apart."""
+
+    facets: list[FacetBody]
+
+
+def documents_response(
+    page: Sequence[ListedDocument], limit: int, order: str = "id"
+) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
         documents=[ListedBody.model_validate(document) for document in page],
-        next_cursor=write_cursor(page[-1].id) if len(page) == limit else None,
+        next_cursor=write_cursor(cursor_in(order, page[-1])) if len(page) == limit else None,
     )

@@ -9,9 +9,21 @@ from playwright.sync_api import Page
 from tests.browser.test_page_access import PHONE
 from tests.kit.browser import complaints_of_axe
 from tests.kit.process_fixtures import Server, serving
-from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, titles
+from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find, titles
 
 ROWS = "#browse-rows tr"
+# Move the pointer over the map; return whether a point is under it.
+POINT = """([x, y]) => {
+  const canvas = document.getElementById("map-canvas");
+  const { left, top } = canvas.getBoundingClientRect();
+  canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: left + x, clientY: top + y }));
+  return canvas.classList.contains("over");
+}"""
+
+
+def drawn(page: Page) -> str:
+    """Return the picture of the map."""
+    return str(page.evaluate("document.getElementById('map-canvas').toDataURL()"))
 
 
 def test_a_document_is_found_in_the_list_and_matched_by_keyboard(search_page: Page) -> None:
@@ -55,6 +67,61 @@ def test_axe_finds_nothing_in_the_list_and_it_fits_a_phone(
     search_page.wait_for_selector(ROWS)
     assert complaints_of_axe(search_page) == []
     assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+
+
+def test_facets_filter_the_list_and_it_is_sorted(search_page: Page) -> None:
+    search_page.click("#browse-button")
+    search_page.click("#facets button[aria-label='kind: story, 2 documents']")
+    search_page.wait_for_selector("#browse-status >> text='Page 1, 2 documents'")
+    pressed = search_page.locator("#facets button[aria-pressed=true]")
+    assert pressed.get_attribute("aria-label") == "kind: story, 2 documents"
+    search_page.select_option("#browse-sort", "-size")
+    search_page.click("#facets button[aria-pressed=true]")
+    search_page.wait_for_selector("#browse-status >> text='Page 1, 5 documents'")
+    tokens = search_page.locator("#browse-rows td:nth-child(3)").all_inner_texts()
+    assert tokens == sorted(tokens, key=int, reverse=True)
+    assert tokens[0] != tokens[-1]
+
+
+def test_the_map_shows_the_document_among_its_matches_and_a_point_is_matched(
+    search_page: Page,
+) -> None:
+    find(search_page, KEEPER)
+    search_page.click("#map-button")
+    search_page.wait_for_selector("#map-status >> text=/5 documents: .*Your document is the cross/")
+    search_page.select_option("#map-field", "kind")
+    search_page.wait_for_selector("#map-legend >> text=/law/")
+    assert complaints_of_axe(search_page) == []
+    canvas = search_page.locator("#map-canvas")
+    assert "The list has the same documents" in str(canvas.get_attribute("aria-label"))
+    before = drawn(search_page)
+    search_page.click("#map-in")
+    search_page.wait_for_function(
+        "before => document.getElementById('map-canvas').toDataURL() !== before", arg=before
+    )
+    search_page.click("#map-fit")
+    box = canvas.bounding_box()
+    assert box is not None
+    # A sweep over the whole map: five points are somewhere.
+    for x in range(10, int(box["width"]), 8):
+        for y in range(10, int(box["height"]), 8):
+            if search_page.evaluate(POINT, [x, y]):
+                canvas.click(position={"x": x, "y": y})
+                search_page.wait_for_selector("#chosen >> text=/Stored document/")
+                search_page.wait_for_selector("#search-status >> text=/match/")
+                assert search_page.is_hidden("#map")
+                return
+    raise AssertionError("no point was under the pointer")
+
+
+def test_the_list_is_what_the_keyboard_has_instead_of_the_map(search_page: Page) -> None:
+    search_page.focus("#map-button")
+    search_page.keyboard.press("Enter")
+    search_page.wait_for_selector("#map-status >> text=/5 documents/")
+    search_page.focus("#map-list")
+    search_page.keyboard.press("Enter")
+    search_page.wait_for_selector(ROWS)
+    assert search_page.is_hidden("#map")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import StoreError
 from index.store.document_store import DocumentStore
-from index.store.records import DocumentSummary, EncodedDocument
+from index.store.filters import Not, OneOf
+from index.store.records import BEFORE_ALL, DocumentSummary, EncodedDocument
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
 
 
@@ -254,3 +255,49 @@ def test_no_statement_reads_a_whole_table() -> None:
         scans = [row[3] for row in marks if row[3].startswith("SCAN")]
         assert all("json_each" in scan for scan in scans), statement
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("title", ["b", "c", "a", "d"]),
+        ("-title", ["d", "a", "c", "b"]),
+        ("date", ["a", "c", "b", "d"]),
+        ("-date", ["d", "b", "c", "a"]),
+    ],
+)
+def test_an_order_is_kept_over_pages_of_those_selected(
+    store: DocumentStore, entry: MakeEntry, order: str, expected: list[str]
+) -> None:
+    store.put(
+        [
+            entry("a", "first", "Same", kind="x"),
+            entry("b", "second", "Early", kind="x", date=2020),
+            entry("c", "third", "Same", kind="x", date="2019-05-01"),
+            entry("d", "fourth", "Zebra", kind="x", date="2021"),
+            entry("e", "fifth", "None", kind="y", date="20\x0018"),
+        ]
+    )
+    store.put([entry("c", "third", "Lamp", kind="x", date="2019-05-01")])
+    among, seen = store.select(OneOf("/kind", ("x",))), list[str]()
+    after, key = BEFORE_ALL, None
+    while page := store.listed(after, 1, order=order, key=key, among=among):
+        seen.append(page[0].id)
+        after, key = page[0].id, page[0].key
+    assert seen == expected
+    apart = store.select(Not(OneOf("/kind", ("x",))))
+    assert [one.id for one in store.listed(BEFORE_ALL, 9, among=apart)] == ["e"]
+
+
+def test_facets_count_what_tells_documents_apart(store: DocumentStore, entry: MakeEntry) -> None:
+    store.put(
+        [
+            entry("a", "first", kind="x", tags=["s", "t"], number=1),
+            entry("b", "second", kind="x", tags=["t"], number=2),
+            entry("c", "third", kind="y", number=3, true=True),
+        ]
+    )
+    found = {facet.field: dict(facet.values) for facet in store.facets()}
+    assert found == {"kind": {"x": 2, "y": 1}, "tags": {"t": 2, "s": 1}, "true": {True: 1}}
+    among = store.select(OneOf("/kind", ("x",)))
+    assert {facet.field: facet.documents for facet in store.facets(among)}["tags"] == 2

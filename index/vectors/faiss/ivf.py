@@ -12,6 +12,8 @@ from index.vectors.faiss import gpu
 from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 
 PARALLEL_FROM = 1_024  # vectors to add or to train with
+EXACT_NEIGHBOURS = 20_000  # vectors; of more, neighbours are looked for in the nearest lists alone
+_LISTS_OF_NEIGHBOURS = 16
 BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
 
 # Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
@@ -42,6 +44,26 @@ def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.I
         index.sq.rangestat_arg = _RANGE_MARGIN
     index.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds the list of an id to delete
     return index
+
+
+def neighbours_of(vectors: Float32, k: int) -> Int64:
+    """Return the rows of the k nearest other vectors of each of vectors [N, D], Int64[N, k]."""
+    number, dimension = vectors.shape
+    index = faiss.IndexFlatIP(dimension)
+    if number > EXACT_NEIGHBOURS:
+        lists = round(number**0.5)
+        index = faiss.IndexIVFFlat(index, dimension, lists, faiss.METRIC_INNER_PRODUCT)
+        index.cp.min_points_per_centroid = 1
+        index.train(vectors)
+        index.nprobe = _LISTS_OF_NEIGHBOURS
+    index.add(vectors)
+    found = index.search(vectors, k + 1)[1]
+    # Itself is among them, except where as many are equal to it: then the last is left out.
+    others = found != np.arange(number)[:, None]
+    others[others.all(axis=1), -1] = False
+    rows: Int64 = found[others].reshape(number, k)
+    # A list may have fewer: what is missing becomes the nearest, which counts several times.
+    return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
 
 
 def list_sizes(index: faiss.IndexIVF) -> Int64:

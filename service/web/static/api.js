@@ -98,8 +98,22 @@ export async function deleteFeedback(id) {
 }
 
 /** Return a page of the stored documents; without a cursor, the first. */
-export const documents = (limit, cursor = "") =>
-  get(`${prefix}documents?limit=${limit}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+export const documents = (limit, cursor = "", sort = "id", filter = null) =>
+  get(`${prefix}documents?${parameters({ limit, cursor, sort, filter })}`);
+export const facets = (filter) => get(`${prefix}facets?${parameters({ filter })}`);
+
+/** The query of an address; what is empty is left out, a filter is JSON. */
+function parameters(given) {
+  const named = Object.entries(given).filter(([, value]) => value !== null && value !== "");
+  return new URLSearchParams(named.map(([name, value]) =>
+    [name, typeof value === "object" ? JSON.stringify(value) : value]));
+}
+
+export const storedDocument = (id) => get(`${prefix}documents/${encodeURIComponent(id)}`);
+
+/** Return the map, coloured by a field of the metadata if one is named. */
+export const documentMap = (field) =>
+  get(`${prefix}map?${parameters({ field })}`);
 export const ready = () => get("readyz");
 export const jobs = (limit) => get(`${prefix}jobs?limit=${limit}`);
 export const job = (id) => get(`${prefix}jobs/${encodeURIComponent(id)}`);

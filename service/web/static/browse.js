@@ -1,14 +1,18 @@
-// The list of the stored documents, a page at a time, at #browse.
+// The list of the stored documents at #browse: a page at a time, sorted, filtered by their metadata.
 
-import { documents } from "./api.js";
+import { documents, facets } from "./api.js";
 import { byId, count, counted, element, foreign, shorten } from "./dom.js";
+import { fieldOf } from "./filters.js";
 import { showError } from "./notices.js";
 
 const PAGE = 100; // documents
 const MOST_FIELDS = 8;
+const FEW = 8; // values that are shown without a press
 
 let cursors = [""]; // of the pages up to the one that is shown
+const chosen = new Map(); // values by field: documents that have one of each
 let requested = 0; // pages: only the answer to the newest request is shown
+let counting = 0; // requests for facets
 let onChosen = () => {};
 
 function row(stored) {
@@ -28,18 +32,64 @@ function row(stored) {
     element("td", { class: "number" }, stored.indexed_at.slice(0, 10)));
 }
 
+const filter = () => (chosen.size
+  ? { and: [...chosen].map(([field, values]) => ({ field: fieldOf(field), in: [...values] })) } : null);
+
+/** Show the first page of what is chosen by now. */
+function restart() {
+  cursors = [""];
+  showPage();
+  showFacets();
+}
+
+/** The values of fields with how many of the chosen documents have each; a press chooses it. */
+async function showFacets() {
+  const request = ++counting;
+  try {
+    const answer = await facets(filter());
+    if (request !== counting) return;
+    const focused = document.activeElement?.closest("#facets button")?.ariaLabel;
+    byId("facets").replaceChildren(...answer.facets.map(facet));
+    [...byId("facets").querySelectorAll("button")].find((one) => one.ariaLabel === focused)?.focus();
+  } catch (error) {
+    if (request === counting) showError(byId("browse-notice"), error, restart);
+  }
+}
+
+function facet({ field, values }) {
+  const buttons = values.map(({ value, documents: number }) => {
+    const press = () => {
+      const held = chosen.get(field) ?? new Set();
+      if (!held.delete(value)) held.add(value);
+      if (held.size) chosen.set(field, held);
+      else chosen.delete(field);
+      restart();
+    };
+    const shown = shorten(String(value));
+    return element("li", {}, element("button", {
+      type: "button", "aria-pressed": String(chosen.get(field)?.has(value) ?? false),
+      "aria-label": `${field}: ${shown}, ${counted(number, "document")}`, click: press,
+    }, foreign(shown), " ", element("small", {}, count(number))));
+  });
+  return element("details", { open: chosen.has(field) || values.length <= FEW },
+    element("summary", {}, foreign(field)),
+    element("ul", { class: "chips", role: "list" }, ...buttons));
+}
+
 async function showPage() {
   const page = ++requested;
   byId("browse-notice").replaceChildren();
   try {
-    const answer = await documents(PAGE, cursors.at(-1));
+    const answer = await documents(PAGE, cursors.at(-1), byId("browse-sort").value, filter());
     if (page !== requested) return;
     const found = answer.documents;
     byId("browse-rows").replaceChildren(...found.map(row));
+    const bare = found.every((one) => Object.keys(one.metadata).length === 0);
+    byId("browse-table").classList.toggle("bare", bare);
     byId("browse-table").hidden = found.length === 0;
     byId("browse-status").textContent = found.length || cursors.length > 1
       ? `Page ${count(cursors.length)}, ${counted(found.length, "document")}`
-      : "There are no documents yet.";
+      : chosen.size ? "No document has these." : "There are no documents yet.";
     byId("browse-previous").disabled = cursors.length === 1;
     byId("browse-next").disabled = answer.next_cursor === null;
     byId("browse-next").value = answer.next_cursor ?? "";
@@ -56,9 +106,9 @@ function follow() {
     byId("browse").close();
     return;
   }
-  cursors = [""];
+  chosen.clear();
   byId("browse").showModal();
-  showPage();
+  restart();
 }
 
 /** Show the list at #browse; `chosen` is called with the document that is to be matched. */
@@ -69,6 +119,7 @@ export function startBrowse(chosen) {
   byId("browse").addEventListener("close", () => {
     if (location.hash === "#browse") history.replaceState(null, "", location.pathname + location.search);
   });
+  byId("browse-sort").addEventListener("change", restart);
   byId("browse-previous").addEventListener("click", () => {
     cursors.pop();
     showPage();

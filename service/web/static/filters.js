@@ -71,7 +71,7 @@ export function addFilter(field = "", operator = "is", value = "") {
 export const addValueFilter = (name, value) => addFilter(fieldOf(name), "is", write(value));
 
 /** A name that begins with a slash is written as a JSON pointer. */
-const fieldOf = (name) =>
+export const fieldOf = (name) =>
   name.startsWith("/") ? `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}` : name;
 
 const rows = () => [...byId("filters").children];

@@ -6,6 +6,8 @@ import { bestPassage, isTwin, whyItMatches } from "./why.js";
 
 const MOST_TERMS = 8;
 const MOST_FIELDS = 8;
+const BINS = 20; // of a histogram
+const FEWEST_SCORES = 3;
 const SVG = "http://www.w3.org/2000/svg";
 
 let onSimilar = () => {};
@@ -36,7 +38,42 @@ export function showMatches(matches, compare, judge) {
     card(match, matches.indexOf(match) + 1, () => compare(match), judge(match)));
   const below = matches.filter((match) => match.relevant === false);
   const above = matches.filter((match) => match.relevant !== false);
-  byId("match-list").replaceChildren(...cards(above), ...folded(cards(below)));
+  byId("match-list").replaceChildren(...cards(above), ...folded(cards(below)), ...histogram(matches));
+}
+
+/** How many of the matches have which score; those above the level of chance are marked. */
+function histogram(matches) {
+  if (matches.length < FEWEST_SCORES) return [];
+  const scores = matches.map((match) => match.score);
+  const [least, most] = [Math.min(...scores), Math.max(...scores)];
+  const bins = Array.from({ length: BINS }, () => [0, 0]);
+  for (const { score, relevant } of matches) {
+    const bin = Math.min(BINS - 1, Math.floor(((score - least) / (most - least || 1)) * BINS));
+    bins[bin][relevant === false ? 1 : 0] += 1;
+  }
+  const highest = Math.max(...bins.map(([above, chance]) => above + chance));
+  const drawn = document.createElementNS(SVG, "svg");
+  drawn.setAttribute("class", "histogram");
+  drawn.setAttribute("viewBox", `0 0 ${BINS} 10`);
+  drawn.setAttribute("preserveAspectRatio", "none");
+  drawn.setAttribute("aria-hidden", "true");
+  bins.forEach(([above, chance], bin) => {
+    const height = (number) => (10 * number) / highest;
+    drawn.append(column(bin, 10 - height(chance), height(chance), "chance"),
+      column(bin, 10 - height(chance + above), height(above), "above"));
+  });
+  const chance = matches.filter((match) => match.relevant === false).length;
+  const said = `${counted(matches.length, "score")} from ${least.toFixed(3)} to ${most.toFixed(3)}` +
+    (chance ? `; ${count(chance)}, in grey, no higher than those of random documents` : "");
+  return [element("li", {}, element("details", { class: "details" },
+    element("summary", {}, "Details of the scores"), drawn, element("p", { class: "quiet" }, said)))];
+}
+
+function column(bin, y, height, kind) {
+  const drawn = document.createElementNS(SVG, "rect");
+  const sizes = { x: bin + 0.1, y, width: 0.8, height, class: kind };
+  for (const [name, value] of Object.entries(sizes)) drawn.setAttribute(name, value);
+  return drawn;
 }
 
 function folded(cards) {

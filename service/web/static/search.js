@@ -15,6 +15,10 @@ const SLOW_SECONDS = 3;
 const EXPLAINED = { matches: 20, passages: 3 }; // of those further down, words alone say why
 
 let running = null;
+let found = null; // {query, matches} of the last search
+
+/** Return the last query and its matches, null if there are none. */
+export const lastFound = () => found;
 
 /** Search with what the form says; a search that is running is given up. */
 export async function search() {
@@ -94,14 +98,16 @@ export function clearMatches() {
 }
 
 function clear() {
+  found = null;
   for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
 }
 
 function show(answer, query, judged) {
   const took = Object.values(answer.timings).reduce((sum, one) => sum + one, 0);
   const above = answer.matches.filter((match) => match.relevant !== false);
-  const found = counted(above.length, "match", "matches");
-  byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
+  const matches = counted(above.length, "match", "matches");
+  byId("search-status").textContent = `${matches} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
+  found = { query, matches: answer.matches };
   showReceipt(answer);
   showMatches(answer.matches, (one) => openComparison(query, one),
     (one) => (judged ? feedbackButtons(query, one) : null));

@@ -78,3 +78,36 @@ def test_a_query_parameter_that_is_wrong_is_named(filled: Any) -> None:
     assert response.status_code == 422
     (error,) = response.json()["errors"]
     assert error["parameter"] == "text"
+
+
+def test_the_list_is_sorted_and_filtered(filled: Any) -> None:
+    seen, after = list[str](), ""
+    for _ in range(4):
+        page = filled.get(f"/documents?limit=1&sort=-title{after}").json()
+        seen += [document["title"] for document in page["documents"]]
+        after = f"&cursor={page['next_cursor']}"
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == 4
+    where = quote('{"field": "letters", "equal": 4}')
+    listed = filled.get(f"/documents?filter={where}").json()["documents"]
+    assert [document["id"] for document in listed] == ["ants", "bees"]
+    (facet,) = filled.get(f"/facets?filter={where}").json()["facets"]
+    assert facet == {"field": "letters", "documents": 2, "values": [{"value": 4, "documents": 2}]}
+    assert filled.get("/facets").json()["facets"][0]["documents"] == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "says"),
+    [
+        ("sort=tokens", "sort", "'size'"),
+        ("filter=%7B", "filter", "JSON"),
+        ("filter=%7B%22field%22:1,%22equal%22:2%7D", "filter", "field"),
+        ("sort=title&cursor=WzEsICJhIl0", "cursor", "order title"),
+    ],
+)
+def test_a_wrong_sort_filter_or_cursor_is_named(
+    filled: Any, query: str, parameter: str, says: str
+) -> None:
+    (error,) = problem(filled.get(f"/documents?{query}"), 422, "invalid-input")["errors"]
+    assert error["parameter"] == parameter
+    assert says in error["detail"]

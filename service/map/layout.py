@@ -1,0 +1,124 @@
+"""Document vectors -> positions in the plane, neighbours near neighbours: t-SNE, in NumPy.
+
+The affinities are uniform over the nearest neighbours of each document, and the start is the first
+two principal components, so that the same documents make the same map. The repulsion of all pairs
+is a convolution on a grid, computed by FFT: a step takes time linear in the documents. As in "Fast
+interpolation-based t-SNE" (Linderman et al. 2019), with linear interpolation.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from encoder.arrays import Float32, Int64
+from index.vectors.faiss.ivf import neighbours_of
+
+NEIGHBOURS = 15
+_GATHERED, _SPREAD = 100, 400  # steps, the first of them with all affinities exaggerated
+_EXAGGERATION = 12.0
+_FEWEST = 16  # documents; of fewer, each would be a neighbour of each
+_CELL, _CELLS = 0.5, (64, 512)  # side of a cell; along the longer side of the map
+_LONGEST_STEP = 5.0
+
+Complex = NDArray[np.complexfloating]
+
+
+def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
+    """Return a position Float32[N, 2] for each of N unit vectors Float32[N, D].
+
+    Args:
+        vectors: of documents; equal ones get different positions close to each other.
+        advanced: is called with the share that is done, and stops the layout by raising.
+    """
+    positions = _start(vectors)
+    if len(vectors) < _FEWEST:
+        return positions
+    neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(vectors) // 4))
+    rows, columns, begins = _edges(neighbours)
+    velocity = np.zeros_like(positions)
+    repulsion = _Repulsion()
+    steps = _GATHERED + _SPREAD
+    for step in range(steps):
+        exaggeration = _EXAGGERATION if step < _GATHERED else 1.0
+        offsets = positions[columns] - positions[rows]
+        offsets /= (1.0 + np.einsum("ed,ed->e", offsets, offsets))[:, None]
+        attraction = np.add.reduceat(offsets, begins) * (exaggeration / len(rows))
+        rate = len(vectors) / exaggeration
+        velocity *= 0.5 if step < _GATHERED else 0.8
+        velocity += 4 * rate * (attraction + repulsion.of(positions))
+        longest = np.abs(velocity).max(axis=1, keepdims=True)
+        velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-12))
+        positions += velocity
+        advanced((step + 1) / steps)
+    return positions
+
+
+def _start(vectors: Float32) -> Float32:
+    """Return the first two principal components, of unit variance together, and a little noise."""
+    noise = np.random.default_rng(0).normal(scale=0.01, size=(len(vectors), 2))
+    if len(vectors) < 2:
+        return np.zeros((len(vectors), 2), dtype=np.float32)
+    centred = vectors - vectors.mean(axis=0)
+    axes = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
+    axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    start = centred @ axes
+    positions = np.zeros((len(vectors), 2))
+    positions[:, : start.shape[1]] = start / max(float(start.std()), 1e-6)
+    return (positions + noise).astype(np.float32)
+
+
+def _edges(neighbours: Int64) -> tuple[Int64, Int64, Int64]:
+    """Return the pairs of neighbours in both directions by their first, and where each begins."""
+    number, k = neighbours.shape
+    rows = np.repeat(np.arange(number), k)
+    columns = neighbours.ravel()
+    both = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+    order = np.argsort(both[0], kind="stable")
+    rows, columns = both[0][order], both[1][order]
+    return rows, columns, np.searchsorted(rows, np.arange(number))
+
+
+class _Repulsion:
+    """The repulsion of all pairs of positions, on a grid."""
+
+    def __init__(self) -> None:
+        self._kernels: tuple[tuple[int, float], Complex] | None = None
+
+    def of(self, positions: Float32) -> Float32:
+        """Return the force on each of positions Float32[N, 2]."""
+        low = positions.min(axis=0)
+        extent = float((positions.max(axis=0) - low).max())
+        most = np.clip(4 * len(positions) ** 0.5, *_CELLS)  # equal documents drift far apart
+        cells = int(64 * np.ceil(np.clip(extent / _CELL, _CELLS[0], most) / 64))
+        side = _CELL if extent <= _CELL * cells > _CELL * _CELLS[0] else extent / cells
+        scaled = (positions - low) / side
+        corner = scaled.astype(np.int64)
+        share = scaled - corner
+        weights = np.stack([1 - share, share])  # [2, N, 2]
+        size = 2 * (cells + 2)
+        places = [
+            ((corner[:, 0] + x) * size + corner[:, 1] + y, weights[x, :, 0] * weights[y, :, 1])
+            for x in (0, 1)
+            for y in (0, 1)
+        ]
+        density = np.zeros(size * size)
+        for place, weight in places:
+            density += np.bincount(place, weight, size * size)
+        spectrum = np.fft.rfft2(density.reshape(size, size).astype(np.float32))
+        fields = np.fft.irfft2(spectrum * self._transformed(size, side), (size, size))
+        flat = fields.reshape(3, -1)
+        at = sum(weight * flat[:, place] for place, weight in places)
+        total = max(float(at[0].sum()) - len(positions), 1e-12)
+        forces: Float32 = (at[1:].T / total).astype(np.float32)
+        return forces
+
+    def _transformed(self, size: int, side: float) -> Complex:
+        """Return the spectra of the kernels: of the affinity, and of the force along each axis."""
+        if self._kernels is None or self._kernels[0] != (size, side):
+            steps = np.fft.fftfreq(size, 1 / size) * side
+            x, y = np.meshgrid(steps, steps, indexing="ij")
+            affinity = 1 / (1 + x * x + y * y)
+            kernels = np.stack([affinity, affinity**2 * x, affinity**2 * y]).astype(np.float32)
+            self._kernels = (size, side), np.fft.rfft2(kernels)
+        return self._kernels[1]

@@ -1,0 +1,251 @@
+"""The map of a collection: made in a thread on first demand, and again after changes."""
+
+import logging
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from index.errors import IndexingError
+from index.store.document_store import DocumentStore
+from service.map.layout import lay_out
+
+MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
+SIDE = 2**16  # a coordinate is an integer below it
+MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the most frequent ones
+OTHER = -1  # the number of a value that is none of them
+_ALL = 2**62
+_ROWS_A_CALL = 10_000
+_MAX_CLUSTERS, _NAMED_BY, _WORDS = 24, 12, 3
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A part of the map: its middle in coordinates, and its telling words."""
+
+    x: int
+    y: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Colouring:
+    """The values of a field: the frequent ones, and the number of that of each point."""
+
+    values: Sequence[str | int | float | bool]
+    of: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusMap:
+    """The map of N documents.
+
+    Attributes:
+        sequence: of the store.
+        documents: that the store held; those of the map are fewer if these are too many.
+        vector_ids: Int64[N].
+        ids: of the documents.
+        places: Int64[N, 2], from 0 to below `SIDE`.
+        of: the cluster of each.
+        clusters: of neighbours on the map.
+        fields: of the metadata, by which it can be coloured.
+    """
+
+    sequence: int
+    documents: int
+    vector_ids: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ids: Sequence[str] = ()
+    places: Int64 = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    of: Sequence[int] = ()
+    clusters: Sequence[Cluster] = ()
+    fields: Mapping[str, Colouring] = field(default_factory=dict)
+
+
+class _StoppedError(Exception):
+    """The collection is being closed."""
+
+
+class LiveMap:
+    """The map of an open collection, kept until its store has changed. Safe for many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: CorpusMap | None = None
+        self._thread: threading.Thread | None = None
+        self._share = 0.0
+        self._stopped = False
+
+    def read(self, store: DocumentStore) -> tuple[CorpusMap, float | None]:
+        """Return the newest map, and how much of one of the present store is made: None if it is.
+
+        Before the first one is made there is one without points.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        sequence = store.sequence
+        with self._lock:
+            made = self._made
+            if made is not None and made.sequence >= sequence:
+                return made, None
+            if self._thread is None and not self._stopped:
+                self._share = 0.0
+                self._thread = threading.Thread(target=self._make, args=(store,), name="map")
+                self._thread.start()
+            return made or CorpusMap(0, 0), self._share
+
+    def close(self) -> None:
+        """Stop making a map."""
+        with self._lock:
+            self._stopped = True
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _make(self, store: DocumentStore) -> None:
+        try:
+            made = make_map(store, self._made, self._advanced)
+            with self._lock:
+                self._made = made
+        except _StoppedError:
+            pass
+        except IndexingError as error:  # the next request tries again
+            _LOG.warning("the map could not be made: %s", error)
+        finally:
+            with self._lock:
+                self._thread = None
+
+    def _advanced(self, share: float) -> None:
+        if self._stopped:
+            raise _StoppedError
+        self._share = share
+
+
+def make_map(
+    store: DocumentStore, before: CorpusMap | None, advanced: Callable[[float], None]
+) -> CorpusMap:
+    """Make the map of what a store holds now.
+
+    Args:
+        store: of the documents.
+        before: an earlier map, whose places are kept if the documents have the same vectors.
+        advanced: as of `lay_out`.
+    """
+    change, ids, vectors = store.read_changes(0, _ALL)
+    documents = len(ids)
+    if documents > MAX_POINTS:
+        chosen = np.linspace(0, documents - 1, MAX_POINTS).astype(np.int64)
+        ids, vectors = ids[chosen], vectors[chosen]
+    if before is not None and np.array_equal(before.vector_ids, ids):
+        places, of, clusters = before.places, before.of, before.clusters
+    else:
+        places = quantised(lay_out(vectors, advanced))
+        centres, labels = divide(places)
+        of = labels.tolist()
+        clusters = _named(store, ids, places, centres, labels)
+    stored = {}
+    for start in range(0, len(ids), _ROWS_A_CALL):
+        stored.update(store.get(ids[start : start + _ROWS_A_CALL].tolist()))
+    present = np.array([vector_id in stored for vector_id in ids.tolist()], dtype=bool)
+    shown = [stored[vector_id] for vector_id in ids[present].tolist()]
+    return CorpusMap(
+        sequence=change.sequence,
+        documents=documents,
+        vector_ids=ids[present],
+        ids=[summary.id for summary in shown],
+        places=places[present],
+        of=np.array(of, dtype=np.int64)[present].tolist(),
+        clusters=clusters,
+        fields=colourings([summary.metadata for summary in shown]),
+    )
+
+
+def quantised(positions: Float32) -> Int64:
+    """Return positions [N, 2] as integers below `SIDE`, in the same proportions, in the middle."""
+    if len(positions) == 0:
+        return np.zeros((0, 2), dtype=np.int64)
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    scale = (SIDE - 1) / max(float((high - low).max()), 1e-9)
+    places: Int64 = np.rint((positions - (low + high) / 2) * scale + (SIDE - 1) / 2).astype(
+        np.int64
+    )
+    return places
+
+
+def divide(places: Int64) -> tuple[Float32, Int64]:
+    """Divide places [N, 2] into clusters by k-means; return centres [K, 2] and labels [N]."""
+    wanted = int(np.clip(round(len(places) ** 0.5 / 2), 1, _MAX_CLUSTERS))
+    points = places.astype(np.float32)
+    chosen = np.random.default_rng(0).permutation(len(points))[:wanted]
+    centres, labels = points[chosen], np.zeros(len(points), dtype=np.int64)
+    for _ in range(20 if len(points) else 0):
+        distances = [np.square(points - centre).sum(axis=1) for centre in centres]
+        labels = np.argmin(distances, axis=0)
+        sizes = np.bincount(labels, minlength=len(centres))
+        sums = [np.bincount(labels, points[:, axis], len(centres)) for axis in (0, 1)]
+        means = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
+        centres = np.where(sizes[:, None] > 0, means, centres).astype(np.float32)
+    return centres, labels
+
+
+def _named(
+    store: DocumentStore, ids: Int64, places: Int64, centres: Float32, labels: Int64
+) -> list[Cluster]:
+    """Name each cluster by the words that the documents in its middle share most."""
+    found = []
+    for number, centre in enumerate(centres):
+        distances = np.square(places - centre).sum(axis=1)
+        distances[labels != number] = np.inf
+        size = int(np.count_nonzero(labels == number))
+        members = ids[np.argsort(distances)[: min(size, _NAMED_BY)]].tolist()
+        try:
+            query = store.lexical.read_stored(members[0])
+            explained = store.lexical.explain(query, members[1:] or members)
+        except IndexingError:  # the words are being counted
+            explained = {}
+        weights = defaultdict[str, float](float)
+        for terms in explained.values():
+            for term in terms:
+                weights[term.term.strip('"')] += term.weight
+        x, y = np.rint(centre).astype(int).tolist()
+        found.append(Cluster(x, y, _distinct(weights)))
+    return found
+
+
+def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the first words; none that is a part of another."""
+    chosen: list[str] = []
+    for word in sorted(weights, key=lambda word: -weights[word]):
+        if not any(word in other or other in word for other in chosen):
+            chosen.append(word)
+    return tuple(chosen[:_WORDS])
+
+
+def colourings(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Colouring]:
+    """Return by which fields documents can be told apart, the most frequent fields first.
+
+    Of a list the first element counts. A field whose values all differ tells nothing.
+    """
+    values: dict[str, list[Any]] = {}
+    for number, fields in enumerate(metadata):
+        for name, value in fields.items():
+            first = value[0] if isinstance(value, list) and value else value
+            if isinstance(first, str | int | float):
+                column = values.setdefault(name, [])
+                column += [None] * (number - len(column)) + [first]
+    found = dict[str, Colouring]()
+    for name, column in sorted(values.items(), key=lambda item: -len(item[1])):
+        counted = Counter((type(value), value) for value in column if value is not None)
+        if len(counted) == counted.total() > 1 or len(found) == MAX_FIELDS:
+            continue
+        frequent = [value for (_, value), _ in counted.most_common(MAX_VALUES)]
+        numbers = {(type(value), value): number for number, value in enumerate(frequent)}
+        of = [numbers.get((type(value), value), OTHER) for value in column]
+        found[name] = Colouring(frequent, of + [OTHER] * (len(metadata) - len(of)))
+    return found

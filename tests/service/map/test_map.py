@@ -1,0 +1,103 @@
+"""GET /map: where documents are, their clusters and colours, and how it follows the store."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from service.map.layout import lay_out
+from service.map.logic import OTHER, SIDE, colourings, divide, quantised
+from tests.kit.problems import problem
+from tests.kit.waiting import wait_until
+
+
+def unit(vectors: Any) -> Float32:
+    found = np.asarray(vectors, dtype=np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def made(client: Any, query: str = "") -> dict[str, Any]:
+    """Ask until the map is that of the present documents."""
+    answers = []
+
+    def current() -> bool:
+        answers.append(client.get(f"/map{query}").json())
+        return answers[-1]["progress"] is None
+
+    wait_until(current, "the map is made")
+    return dict(answers[-1])
+
+
+def test_groups_stay_together_and_apart() -> None:
+    random = np.random.default_rng(3)
+    groups = np.repeat(np.arange(3), 40)
+    vectors = unit(np.eye(8)[groups] + random.normal(scale=0.15, size=(120, 8)))
+    places = lay_out(vectors, lambda _: None)
+    distances = np.square(places[:, None] - places[None]).sum(axis=-1)
+    np.fill_diagonal(distances, np.inf)
+    near = np.argsort(distances, axis=1)[:, :10]
+    assert np.mean(groups[near] == groups[:, None]) > 0.95
+    assert np.array_equal(places, lay_out(vectors, lambda _: None))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 15, 16, 40])
+def test_equal_documents_have_places_whatever_their_number(number: int) -> None:
+    places = lay_out(unit(np.ones((number, 4))), lambda _: None)
+    assert places.shape == (number, 2)
+    assert np.isfinite(places).all()
+    on_map = quantised(places)
+    assert ((on_map >= 0) & (on_map < SIDE)).all()
+    centres, labels = divide(on_map)
+    assert len(labels) == number
+    assert set(labels.tolist()) <= set(range(len(centres)))
+
+
+def test_fields_that_tell_documents_apart_colour_them() -> None:
+    metadata = [
+        {"kind": "story", "id": 1, "year": 1},
+        {"kind": ["law", "tax"], "id": 2, "year": True},
+        {"kind": "law", "id": 3, "note": {"a": 1}},
+        {},
+    ]
+    found = colourings(metadata)
+    assert found.keys() == {"kind"}
+    assert [found["kind"].values[n] if n != OTHER else None for n in found["kind"].of] == [
+        "story",
+        "law",
+        "law",
+        None,
+    ]
+
+
+def test_the_map_has_every_document_and_follows_the_store(filled: Any) -> None:
+    first = made(filled)
+    assert sorted(first["ids"]) == sorted(["ants", "bees", "tax law", "a/b c/ü?#%"])
+    assert first["documents"] == len(first["x"]) == len(first["y"]) == len(first["cluster"]) == 4
+    assert all(0 <= place < SIDE for place in [*first["x"], *first["y"]])
+    assert first["clusters"][0]["words"]
+    tag = filled.get("/map").headers["ETag"]
+    assert filled.get("/map", headers={"If-None-Match": tag}).status_code == 304
+    filled.delete("/documents/bees")
+    second = made(filled)
+    assert "bees" not in second["ids"]
+    assert second["sequence"] > first["sequence"]
+    assert filled.get("/map", headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_a_field_colours_and_an_unknown_one_is_refused(filled: Any) -> None:
+    for number in range(3):
+        body = {"id": f"new {number}", "text": f"Rivers {number}.", "metadata": {"kind": "river"}}
+        filled.post("/index", json={"documents": [body]})
+    shown = made(filled, "?field=kind")
+    assert "kind" in shown["fields"]
+    named = dict(zip(shown["ids"], shown["value"], strict=True))
+    assert shown["values"][named["new 0"]] == "river"
+    assert named["ants"] == OTHER
+    refused = problem(filled.get("/map?field=absent"), 422, "invalid-input")
+    assert refused["errors"][0]["parameter"] == "field"
+    assert "kind" in refused["errors"][0]["detail"]
+
+
+def test_an_empty_collection_has_an_empty_map(empty: Any) -> None:
+    assert made(empty)["ids"] == []
