@@ -244,7 +244,10 @@ def test_no_statement_reads_a_whole_table() -> None:
     statements = [
         value
         for value in vars(index.store.rows).values()
-        if isinstance(value, str) and " FROM " in value.replace("\n", " ") and "?" in value
+        if isinstance(value, str)
+        and "{" not in value
+        and " FROM " in value.replace("\n", " ")
+        and "?" in value
     ]
     assert len(statements) >= 8
     for statement in statements:
