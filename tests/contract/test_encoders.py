@@ -99,8 +99,9 @@ def test_packed_calls_equal_single_calls(encoder: Encoder, documents: list[Sente
 
 
 def test_receipts_add_up(encoder: Encoder, documents: list[SentenceBlocks]) -> None:
-    endless = encoder.read("harbour " * 200_000)
-    assert endless.receipt.blocks == encoder.checkpoint.max_blocks < 200_000
+    shape = encoder.checkpoint
+    endless = encoder.read("harbour " * (shape.max_blocks * shape.block_capacity + 1))
+    assert endless.receipt.blocks == shape.max_blocks
     for document in [*documents, endless]:
         receipt = document.receipt
         assert len(document.blocks) == len(document.offsets) == receipt.blocks

@@ -30,6 +30,7 @@ from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 from tests.index.search.plane import MODES, answer, entry, names, stored_query
 from tests.kit.filter_cases import FILTERS, METADATA
+from tests.kit.tiers import Tier
 
 # Of the client, where it is the engine itself, and of a key that is sent without TLS.
 pytestmark = [
@@ -144,14 +145,16 @@ def qdrant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("mode", MODES)
-def test_answers_are_those_of_the_local_engine(loaded: Opened, mode: Mode, selection: str) -> None:
+def test_answers_are_those_of_the_local_engine(
+    loaded: Opened, mode: Mode, selection: str, tier: Tier
+) -> None:
     data = loaded.data
     local = replace(data, engine=LocalEngine(data.store, data.index))
     aligned = {
         "alignment": AlignmentOptions(budget_seconds=math.inf)
     }  # however busy the machine is
     options = SearchOptions(top_k=10, mode=mode, **(aligned | SELECTIONS[selection]))
-    for number in range(5):
+    for number in range(5 if tier.sweep else 2):
         stored = stored_query(data, f"d{number}", document(number).vector)
         for asked in (query(number), replace(stored, blocks=None)):
             expected = answer(local, asked, options).hits

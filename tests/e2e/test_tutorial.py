@@ -20,6 +20,7 @@ SECONDS = 900
 NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 NO_NETWORK |= {"no_proxy": "127.0.0.1,localhost"}
 NO_NETWORK |= {name.upper(): value for name, value in NO_NETWORK.items()}
+SMALLER = {"LONGMATCH_ENCODER": "fast"}  # the default is that of test_server.py
 TUTORIAL = ("0 left out", "pickle.txt", '"note/2"', '"explanation"', "no problems found")
 HOW_TO = ("0 left out", '"right"', '"bees"', '"wasps"', "pickle-old.txt 0.", "no problems found")
 
@@ -51,7 +52,7 @@ def test_the_commands_of_a_page_work(
         (programs / name).chmod(0o755)
     ended_with_it = "set -em; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     script = ended_with_it + "\n".join(blocks).replace("8000", str(free_port()))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")} | SMALLER
     path = f"{programs}:{kept['PATH']}"
     ended = subprocess.run(
         ["bash", "-c", script],

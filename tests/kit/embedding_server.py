@@ -16,6 +16,8 @@ from typing import Any
 from encoder.encoder import Encoder, encode_texts
 from encoder.opening import find_encoder, open_encoder
 
+LIMIT = 128  # tokens that a model reads
+
 
 @dataclass
 class EmbeddingServer:
@@ -51,7 +53,7 @@ class EmbeddingServer:
         if len(texts) > 32:
             return 413, {"error": "batch size > maximum allowed batch size 32"}
         if any(len(self.model.read(text).blocks) > 1 for text in texts):
-            return 413, {"error": "`inputs` must have fewer tokens"}
+            return 413, {"error": f"`inputs` must have less than {LIMIT} tokens"}
         self.read += texts
         rows = [text.vector.tolist() for text in encode_texts(self.model, texts)]
         fault = self.faults.popleft() if self.faults else ""

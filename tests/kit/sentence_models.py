@@ -21,6 +21,7 @@ from transformers import AutoModel, PreTrainedTokenizerFast
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from encoder.golden import GOLDEN_TEXTS
+from tests.kit.embedding_server import LIMIT
 from training.export.graphs import export_graph
 
 # By name: the kind of model, its tokenizer, and how it pools.
@@ -33,7 +34,6 @@ KINDS = {
     "decoder": ("qwen3", "bytes", "lasttoken"),
 }
 PROMPTS = {"query": "query: ", "document": "passage: "}
-LIMIT = 128  # tokens that a model reads
 _WIDTH = 32
 
 

@@ -196,6 +196,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from service.cli.main import make_app
 from service.settings import Settings
 from tests.kit.command import Run
 
@@ -62,10 +63,10 @@ def test_every_setting_is_printed(longmatch: Run) -> None:
 def test_a_command_is_the_only_one_of_its_process() -> None:
     code = "import sys; from service.cli.main import make_app; make_app(sys.argv[1]); print("
     code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'lab')))"
-    for command, expected in (("doctor", "True False"), ("docter", "True True")):
-        run = [sys.executable, "-c", code, command]
-        found = subprocess.run(run, capture_output=True, text=True)
-        assert found.stdout.split() == expected.split(), found.stderr
+    run = [sys.executable, "-c", code, "doctor"]
+    found = subprocess.run(run, capture_output=True, text=True)
+    assert found.stdout.split() == ["True", "False"], found.stderr
+    assert {command.name for command in make_app("docter").registered_commands} > {"doctor"}
 
 
 def test_a_server_loads_its_graphs_before_it_imports_the_rest() -> None:

@@ -112,6 +112,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], message: str) -> Non
         small(**({"pooling": "mean"} | changes))
 
 
+@pytest.mark.slow
 def test_graphs_compute_it_for_every_length(tmp_path: Path) -> None:
     model: Smith = small(**POOLED, pooled_layers=2)
     length = {0: torch.export.Dim("blocks"), 1: torch.export.Dim("tokens", min=2, max=8)}
