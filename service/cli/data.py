@@ -17,6 +17,7 @@ from index.directory.backup import (
 from index.directory.data_directory import STORE_FILE
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
+from index.document import printable
 from index.errors import BackupError
 from index.store.filters import Filter
 from index.store.port import DocumentStore
@@ -35,7 +36,7 @@ from service.cli.options import (
     PrecisionOption,
     console,
 )
-from service.cli.progress import printable, show_progress
+from service.cli.progress import show_progress
 from service.doctor import examine_service_files, repair_service_files
 
 
