@@ -20,8 +20,10 @@ weights.safetensors   the weights in half precision, for training and export; se
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, get_args
 
@@ -182,6 +184,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 
 
 _MOST = 2**31 - 1  # of a size: what a graph can have
+LONGEST_BLOCK = 8_192  # tokens
 _SIZES = ("block_length", "max_blocks", "block_dimension", "dimension")
 _TOKENS = ("start_token", "end_token", "padding_token", "term_features", "reserved_tokens")
 
@@ -191,11 +194,12 @@ def _check_config(path: Path, config: Mapping[str, Any]) -> None:
     model = config.get("model", {})
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model is not an object")
-    numbers = {**dict.fromkeys(_SIZES, 1), **dict.fromkeys(_TOKENS, 0), "block_length": 3}
-    for name, least in numbers.items():
+    numbers = {**dict.fromkeys(_SIZES, (1, _MOST)), **dict.fromkeys(_TOKENS, (0, _MOST))}
+    numbers |= {"reserved_tokens": (0, 2), "block_length": (3, LONGEST_BLOCK)}
+    for name, (least, most) in numbers.items():
         value = config.get(name, model.get(name, least))
-        if type(value) is not int or not least <= value <= _MOST:
-            raise CheckpointError(f"{path}: {name} is {value!r}, not from {least} to {_MOST}")
+        if type(value) is not int or not least <= value <= most:
+            raise CheckpointError(f"{path}: {name} is {value!r}, not from {least} to {most}")
     for name in ("name", "architecture", "language"):
         value = config.get(name, "")
         if not isinstance(value, str) or not value.isprintable():
@@ -244,7 +248,7 @@ def read_manifest(directory: Path) -> Manifest:
     except (AttributeError, KeyError) as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
     for folder in shared.values():
-        if Path(folder).name != folder:
+        if Path(folder).name != folder or folder == "..":
             raise CheckpointError(f"{path}: shared: {folder!r} is not the name of a folder")
     return manifest
 
@@ -261,7 +265,7 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
     if name not in files:
         raise CheckpointError(f"{directory / name} is not part of this checkpoint")
     path = locate_file(directory, name)
-    data = _read(path)
+    data = read_file(path)
     if hashlib.sha256(data).hexdigest() != files[name]:
         raise CheckpointError(f"{path} is not the file that {MANIFEST} names: it was changed")
     return data
@@ -325,25 +329,34 @@ def write_manifest(directory: Path) -> None:
 
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(path: Path) -> bytes:
+def _open(path: Path) -> BufferedReader:
+    # A pipe or a device may have no end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise CheckpointError(f"{path} cannot be read: it is no regular file")
+    return path.open("rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Read a file of a checkpoint whole."""
     try:
-        return path.read_bytes()
+        with _open(path) as file:
+            return file.read()
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a file that is a JSON object."""
-    return _parse_object(path, _read(path))
+    return _parse_object(path, read_file(path))
 
 
 def read_json(path: Path) -> Any:
     """Read a file that is JSON."""
-    return _parse_json(path, _read(path))
+    return _parse_json(path, read_file(path))
 
 
 def _parse_object(path: Path, data: bytes) -> dict[str, Any]:

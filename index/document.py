@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,3 +140,12 @@ class SkippedInput:
     where: str
     reason: str
     lost: bool = True
+
+
+def printable(text: str) -> str:
+    """Replace what would garble a line or move a cursor: controls, line breaks, bidi overrides."""
+    return "".join(part if part.isprintable() or _is_space(part) else "\ufffd" for part in text)
+
+
+def _is_space(character: str) -> bool:
+    return unicodedata.category(character) == "Zs"

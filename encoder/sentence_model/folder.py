@@ -19,12 +19,14 @@ from typing import Any
 
 from encoder.checkpoint import (
     CONFIG,
+    LONGEST_BLOCK,
     MANIFEST,
     PRECISIONS,
     SENTENCE_MODEL,
     TOKENIZER,
     Checkpoint,
     file_digest,
+    read_file,
     read_json,
     read_object,
 )
@@ -34,7 +36,7 @@ from encoder.tokenizer import load_tokenizer
 
 MODULES = "modules.json"
 POOLINGS = ("mean", "cls", "lasttoken")
-SHORTEST_BLOCK, DEFAULT_BLOCK, LONGEST_BLOCK = 64, 256, 8_192  # tokens
+SHORTEST_BLOCK, DEFAULT_BLOCK = 64, 256  # tokens
 LARGEST_BYTES = 16 * 2**30  # of the weights
 _READ_TOKENS = 65_536  # of a document, as many as the checkpoints that ship
 # The graphs of each precision by their file names, as optimum and sentence-transformers write them.
@@ -165,7 +167,7 @@ def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
             f"{path}: {', '.join(kinds)}: only Transformer, Pooling and perhaps Normalize of "
             "sentence-transformers are supported, and code of a model is never run"
         )
-    if folders[0] or Path(folders[1]).name != folders[1]:
+    if folders[0] or Path(folders[1]).name != folders[1] or folders[1] == "..":
         raise CheckpointError(f"{path}: path: the Transformer must lie in the folder itself")
     return folders[1]
 
@@ -243,7 +245,7 @@ def _surrounding_tokens(
     """Return the special tokens before a text, those of the prompt, and the special ones after."""
     if not path.exists():
         raise CheckpointError(f"{path} is missing: save the tokenizer with the model")
-    tokenizer = load_tokenizer(path.read_bytes(), path)
+    tokenizer = load_tokenizer(read_file(path), path)
     ids, special = tokenizer.encode("a").ids, tokenizer.encode("a").special_tokens_mask
     if 0 not in special:
         raise CheckpointError(f"{path}: the text 'a' has no token")

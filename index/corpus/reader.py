@@ -24,7 +24,7 @@ from index.corpus.remote import (
     remote_files_below,
 )
 from index.corpus.sql import SqlQuery, check_query, count_query, read_query
-from index.document import Document, SkippedInput
+from index.document import Document, SkippedInput, printable
 from index.errors import CorpusError, DocumentError
 from index.optional_dependencies import require_extra
 
@@ -427,11 +427,6 @@ def real_path(path: Path) -> Path:
 def names_in(folder: Path) -> list[str]:
     """Return the sorted names of a folder that are not hidden."""
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def printable(name: str) -> str:
-    """Replace what would garble a message: line breaks, control characters, bytes of no text."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in name)
 
 
 def _children(folder: Path) -> Iterator[Path]:

@@ -20,6 +20,7 @@ from encoder.comparison.result import (
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
+from index.document import printable
 from index.lexical.scoring import rows_of_texts, term_cosines
 from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
@@ -29,7 +30,6 @@ from service.cli.checks import check_output_file
 from service.cli.corpus_checks import check_data_directory, check_document
 from service.cli.opening import Loaded, has_documents, load, opened
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
-from service.cli.progress import printable
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_body, differences_body
 from service.encode import EncodedText
@@ -157,7 +157,7 @@ def _write_page(
     titles = [side.title or name for side, name in zip(sides, names, strict=True)]
     page = render_report(found, titles[0], left.text, titles[1], right.text)
     path.write_text(page, encoding="utf-8")
-    console.print(f"{path}: written")
+    console.print(printable(f"{path}: written"))
 
 
 def _print(found: Comparison, left: str) -> None:

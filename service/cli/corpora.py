@@ -25,6 +25,7 @@ from index.directory.data_directory import SKIPPED_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
+from index.document import printable
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.rank import search, select_documents
@@ -67,7 +68,7 @@ from service.cli.options import (
     console,
     print_json,
 )
-from service.cli.progress import printable, show_progress
+from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
 
 RAY_ADDRESS = "RAY_ADDRESS"

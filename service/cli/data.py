@@ -16,6 +16,7 @@ from index.directory.backup import (
 )
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
+from index.document import printable
 from index.errors import BackupError
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
@@ -33,7 +34,7 @@ from service.cli.options import (
     PrecisionOption,
     console,
 )
-from service.cli.progress import printable, show_progress
+from service.cli.progress import show_progress
 from service.doctor import examine_service_files, repair_service_files
 from service.settings import Settings
 

@@ -7,9 +7,9 @@ import typer
 
 from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
 from index.directory.data_directory import KEY_FILE
+from index.document import printable
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.options import DEFAULT_DATA, DataOption, console
-from service.cli.progress import printable
 from service.keys import SCOPES, ApiKey, Scope, change_keys, make_key, read_keys
 
 keys = typer.Typer(

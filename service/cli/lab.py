@@ -20,6 +20,7 @@ from evaluation.quality_gate import (
     sample_corpus,
     sample_stdlib,
 )
+from index.document import printable
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 from service.cli.calibration import fit_calibration
@@ -37,7 +38,7 @@ from service.cli.corpus_checks import check_corpus, check_data_directory
 from service.cli.feedback import check_enough, open_store, read_judged
 from service.cli.opening import load
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
-from service.cli.progress import printable, show_progress, show_training
+from service.cli.progress import show_progress, show_training
 from training.data.corpus import describe
 from training.data.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.data.files import (

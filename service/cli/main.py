@@ -11,10 +11,10 @@ import typer
 from pydantic import ValidationError
 
 from encoder.errors import EmptyTextError, EncoderError
+from index.document import printable
 from index.errors import DocumentError, IndexingError
 from service.cli.checks import OptionError
 from service.cli.options import INPUT_SKIPPED, USAGE, console
-from service.cli.progress import printable
 from service.errors import ServiceError
 from service.threads import cap_malloc_threshold
 

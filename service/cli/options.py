@@ -84,5 +84,7 @@ FILTER_HELP = (
 
 
 def print_json(value: object) -> None:
-    """Print a result as JSON to standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """Print a result as JSON to standard output, with escapes for what would garble a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=2).replace("\x7f", "\\u007f")
+    kept = (part if part.isprintable() or part == "\n" else json.dumps(part)[1:-1] for part in text)
+    sys.stdout.write("".join(kept) + "\n")

@@ -10,6 +10,7 @@ import typer
 
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import vector_space
+from index.document import printable
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
@@ -18,7 +19,7 @@ from service.cli.checks import OptionError, check_output_file, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
 from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
-from service.cli.progress import printable, show_progress
+from service.cli.progress import show_progress
 from service.match.pairs import pair_lines, validate_pair_bounds
 
 _SECONDS_BETWEEN_POSITIONS = 1.0

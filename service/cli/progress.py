@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from index.document import SkippedInput
+from index.document import SkippedInput, printable
 from index.progress import Progress
 from training.progress import TrainingProgress
 
@@ -170,11 +170,6 @@ class SkippedInputs:
                 self._console.print(f"{what} {more} more")
         if self._counts and self._report:
             self._console.print(f"all that was skipped: {printable(str(self._report))}")
-
-
-def printable(text: str) -> str:
-    """Replace the control characters of a text, which could move the cursor of a terminal."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from index.directory.data_directory import (
     DataDirectory,
     open_data_directory,
 )
+from index.document import printable
 from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.reencode import (
@@ -66,7 +67,7 @@ from service.cli.options import (
     console,
     print_json,
 )
-from service.cli.progress import printable, show_progress
+from service.cli.progress import show_progress
 from training.data.corpus_folder import read_learned
 from training.data.feedback_corpus import HELD_OUT
 from training.jobs.output import TRAINING

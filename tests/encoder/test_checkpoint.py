@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -49,13 +50,17 @@ FILES = ["config.json", "tokenizer.json", "int8/block_encoder.onnx", "int8/docum
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-@pytest.mark.parametrize("damage", ["missing", "changed", "cut"])
+@pytest.mark.parametrize("damage", ["missing", "changed", "cut", "pipe", "endless"])
 def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
     path = copy / name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.unlink()
-    if damage != "missing":
+    if damage == "pipe":
+        os.mkfifo(path)
+    elif damage == "endless":
+        path.symlink_to("/dev/zero")
+    elif damage != "missing":
         path.write_bytes(data if damage == "changed" else data[:-100])
     with pytest.raises(CheckpointError, match=name.rpartition("/")[2].replace(".", r"\.")):
         OnnxEncoder(load_checkpoint(copy), precision="int8")
@@ -82,14 +87,17 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
         *(("block_length", 2), ("max_blocks", "8"), ("block_dimension", -1), ("dimension", 10**30)),
         *(("dimension", 31), ("start_token", None), ("padding_token", 0.5), ("language", 5)),
         *(("name", "a\x1b[2J"), ("architecture", []), ("long_sentence", "cut"), ("model", [])),
+        *(("block_length", 17), ("block_length", 8193), ("start_token", 2**30)),
+        ("model", {"reserved_tokens": 16}),
     ],
 )
 def test_a_value_that_a_field_cannot_have_is_named(copy: Path, field: str, value: object) -> None:
     config = json.loads((copy / "config.json").read_text()) | {field: value}
     (copy / "config.json").write_text(json.dumps(config))
     write_manifest(copy)
-    with pytest.raises(CheckpointError, match=field):
-        OnnxEncoder(load_checkpoint(copy))
+    name = next(iter(value)) if isinstance(value, dict) else field
+    with pytest.raises(CheckpointError, match=name):
+        OnnxEncoder(load_checkpoint(copy)).warm_up()
 
 
 MAX_ARRAY_BYTES = 2**20
@@ -195,9 +203,10 @@ def test_a_shared_file_is_verified_and_next_to_it(
     with pytest.raises(CheckpointError, match=r"checkpoint/int8/document_encoder\.onnx is not"):
         OnnxEncoder(load_checkpoint(sharing), precision="int8")
     text = (sharing / "manifest.json").read_text()
-    (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
-    with pytest.raises(CheckpointError, match=r"shared: '../checkpoint' is not the name"):
-        load_checkpoint(sharing)
+    for folder in ("../checkpoint", ".."):
+        (sharing / "manifest.json").write_text(text.replace('"checkpoint"', f'"{folder}"'))
+        with pytest.raises(CheckpointError, match=f"shared: '{folder}' is not the name"):
+            load_checkpoint(sharing)
 
 
 def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:

@@ -131,7 +131,7 @@ _LEAST_PAGES = 3  # that have a running header
 _LEAST_SHARE = 0.4  # of the pages; left and right pages may have different ones
 _NUMBER = re.compile(r"\d+")
 _HYPHEN = "\x02"  # of PDFium: a hyphen at the end of a line
-_BROKEN = re.compile(r"(?P<left>[\w-]*\w)(?:\x02|-\n|\xad\n)(?P<right>\w[\w-]*)")
+_BROKEN = re.compile(r"(?<![\w-])(?P<left>[\w-]*\w)(?:\x02|-\n|\xad\n)(?P<right>\w[\w-]*)")
 
 
 def _join(pages: list[str]) -> str:

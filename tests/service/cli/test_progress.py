@@ -1,11 +1,13 @@
 import io
+import json
 import re
 
 import pytest
 from rich.console import Console
 
-from index.document import SkippedInput
-from service.cli.progress import SKIPPED_SHOWN, printable, show_progress, show_training
+from index.document import SkippedInput, printable
+from service.cli.options import print_json
+from service.cli.progress import SKIPPED_SHOWN, show_progress, show_training
 
 
 def plain(text: str) -> str:
@@ -60,7 +62,18 @@ def test_refusals_are_plain_text_and_not_endless() -> None:
 
 
 def test_printable_keeps_every_letter() -> None:
-    assert printable("Ünï 漢字 😀\n\x1b") == "Ünï 漢字 😀\ufffd\ufffd"
+    assert printable("Ünï\xa0漢字\u3000😀\n\x1b\x9b\u202e") == "Ünï\xa0漢字\u3000😀" + "\ufffd" * 4
+
+
+def test_json_is_escaped_where_it_would_garble_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    title = "Ünï 漢字 😀 \x1b[2J \x9b2J \x7f \u202e \ue000 \U000e0001 \ud800 \n"
+    print_json({"title": title})
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {"title": title}
+    assert all(map(str.isprintable, printed.split("\n")))
+    assert "Ünï 漢字 😀" in printed
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -240,6 +240,32 @@ def test_a_name_is_checked_when_the_connection_is_made(
         assert receiver.messages == []
 
 
+def test_a_name_that_changes_its_address_leads_to_none_that_was_not_checked(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first, third and fifth answer of the resolver is allowed, the others are not."""
+    real, asked = socket.getaddrinfo, []
+
+    def resolve(host: Any, *arguments: Any, **options: Any) -> Any:
+        if host == "rebinding.example":
+            asked.append(host)
+            host = "127.0.0.1" if len(asked) % 2 else "127.0.0.2"
+        return real(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    client = with_limits(make_client(webhook_hosts=("127.0.0.1/32",)), attempts=1)
+    with Receiver() as receiver, socket.create_server(("127.0.0.2", receiver.port)) as inside:
+        inside.setblocking(False)
+        made = make(client, f"http://rebinding.example:{receiver.port}/")["id"]
+        put(client, "a")
+        wait_for(client, made, state="failed", failure="must be https, or one of webhook_hosts")
+        resume(client, made)
+        assert [item.document for item in receiver.take(1)] == ["a"]
+        with pytest.raises(BlockingIOError):
+            inside.accept()
+        assert len(asked) == 3
+
+
 def test_what_is_removed_is_told_no_more(make_client: MakeClient) -> None:
     client, gate = make_client(webhook_hosts=LOCAL), threading.Event()
 
