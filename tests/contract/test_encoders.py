@@ -18,7 +18,8 @@ from tests.kit.embedding_server import serve_embeddings
 ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8", "shipped-int8"),
     *("terms-fp32", "colde-fp32", "ernie_doc-fp32", "han-fp32", "dssm-fp32"),
-    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32", "server-server"),
+    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32"),
+    *("sentence_static-fp32", "server-server"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
