@@ -1,12 +1,16 @@
 """A folder that sentence-transformers saved, described as a checkpoint before a tensor is read.
 
-modules.json                         the modules: a Transformer, a Pooling, perhaps a Normalize
+modules.json                         the modules: a Transformer and a Pooling, or a StaticEmbedding;
+                                     perhaps a Normalize
 config_sentence_transformers.json    optional: prompts by name
 sentence_bert_config.json            optional: the most tokens that it reads
 config.json, tokenizer.json          of the Transformer
 onnx/model*.onnx                     optional: its graphs; where it has one, no torch is needed
 model*.safetensors                   its weights, read by torch where there is no graph
 1_Pooling/config.json                how the vectors of its tokens become one
+
+A StaticEmbedding is a table of a vector for each token: tokenizer.json and model.safetensors in the
+folder of the module, as sentence-transformers or model2vec writes them.
 """
 
 import hashlib
@@ -17,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from encoder.arrays import Float32
 from encoder.checkpoint import (
     CONFIG,
     LONGEST_BLOCK,
     MANIFEST,
-    PRECISIONS,
     SENTENCE_MODEL,
     TOKENIZER,
     Checkpoint,
@@ -60,6 +66,7 @@ class SentenceModel:
         width: of the vector of a token.
         before: token ids before the text of a block: special tokens and the prompt.
         after: token ids after it.
+        static: whether a token has one vector, whatever stands beside it.
     """
 
     graphs: Mapping[str, str]
@@ -68,6 +75,7 @@ class SentenceModel:
     width: int
     before: tuple[int, ...]
     after: tuple[int, ...]
+    static: bool
 
 
 def is_sentence_model(folder: Path) -> bool:
@@ -91,27 +99,40 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
 
 def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
     about = _read_optional(directory / "config_sentence_transformers.json")
-    pooling, pools_prompt, width = _read_pooling(directory / _read_modules(directory, about))
-    config = read_object(directory / CONFIG)
+    folder, static = _read_modules(directory, about)
+    if static:
+        directory /= folder
+    config = {} if static else read_object(directory / CONFIG)
     for key in ("auto_map", "is_encoder_decoder"):
         if config.get(key):
             raise CheckpointError(
                 f"{directory / CONFIG}: {key}: a model that brings code, which is never run, or "
                 "that has a decoder beside the encoder, is not supported"
             )
+    graphs, weights = _find_weights(directory, static=static)
+    if static:
+        pooling, pools_prompt = "mean", True
+        vocabulary, width = read_table(directory).shape
+    else:
+        pooling, pools_prompt, width = _read_pooling(directory / folder)
+        vocabulary = int(config.get("vocab_size", 2**31))
     prompt = _choose_prompt(about, name)
     limit = _token_limit(directory, config)
     block = choose("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
     default = int(about.get("truncate_dim") or width)
     dimension = choose("dimension", name.dimension, default, 1, width)
     before, prompted, after = _surrounding_tokens(directory / TOKENIZER, prompt)
+    if static:
+        before = after = ()
+        most = load_tokenizer((directory / TOKENIZER).read_bytes(), directory).get_vocab_size()
+        if most > vocabulary:
+            raise CheckpointError(f"{directory}: has {vocabulary} vectors for {most} tokens")
     reserved = len(before) + len(prompted) + len(after)
     if 2 * reserved > block:
         raise CheckpointError(
             f"{directory}: prompt and special tokens take {reserved} of the {block} tokens of a "
             "block, over half: choose a longer block"
         )
-    graphs, weights = _find_weights(directory)
     names = [TOKENIZER, *weights]
     files = {file: file_digest(directory / file) for file in names}
     model = SentenceModel(
@@ -121,6 +142,7 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
         width,
         before=(*before, *prompted),
         after=after,
+        static=static,
     )
     decisive = [files, config, pooling, pools_prompt, prompt, block, dimension, name.language]
     return Checkpoint(
@@ -141,16 +163,19 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
             "sentence_model": model,
             "reserved_tokens": reserved,
             "space": " " if prompt.endswith(" ") else "",
-            "vocabulary_size": int(config.get("vocab_size", 2**31)),
+            "vocabulary_size": vocabulary,
         },
-        precisions=tuple(p for p in PRECISIONS if p in graphs) or ("fp16", "fp32"),
+        precisions=("fp32",) if static else tuple(graphs) or ("fp16", "fp32"),
         files=files,
         source=name.source,
     )
 
 
-def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
-    """Return the folder of the Pooling, having checked that all modules are known."""
+def _read_modules(directory: Path, about: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the folder of the Pooling, or of the StaticEmbedding that is in its place.
+
+    And whether it is the latter, having checked that all modules are known.
+    """
     path = directory / MODULES
     classes = [about.get("model_type", "SentenceTransformer")]
     if not path.exists():
@@ -161,15 +186,19 @@ def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
     kinds = [str(module["type"]) for module in modules]
     folders = [str(module["path"]) for module in modules]
     names = [kind.rpartition(".")[2] for kind in kinds]
-    known = names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-    if not known or not all(kind.startswith("sentence_transformers.") for kind in kinds):
+    static = names[:1] == ["StaticEmbedding"]
+    reading = names[:1] if static else ["Transformer", "Pooling"]
+    if names not in (reading, [*reading, "Normalize"]) or not all(
+        kind.startswith("sentence_transformers.") for kind in kinds
+    ):
         raise CheckpointError(
-            f"{path}: {', '.join(kinds)}: only Transformer, Pooling and perhaps Normalize of "
-            "sentence-transformers are supported, and code of a model is never run"
+            f"{path}: {', '.join(kinds)}: only Transformer and Pooling, or StaticEmbedding, and "
+            "perhaps Normalize of sentence-transformers, and code of a model is never run"
         )
-    if folders[0] or Path(folders[1]).name != folders[1] or folders[1] == "..":
-        raise CheckpointError(f"{path}: path: the Transformer must lie in the folder itself")
-    return folders[1]
+    folder = str(Path(folders[0 if static else 1]))  # model2vec writes "."
+    if (folders[0] and not static) or Path(folder).name not in (folder, "") or folder == "..":
+        raise CheckpointError(f"{path}: path: not where sentence-transformers puts the modules")
+    return folder, static
 
 
 def _read_pooling(folder: Path) -> tuple[str, bool, int]:
@@ -210,7 +239,29 @@ def _token_limit(directory: Path, config: Mapping[str, Any]) -> int:
     return int(limit)
 
 
-def _find_weights(directory: Path) -> tuple[dict[str, str], list[str]]:
+def read_table(directory: Path) -> Float32:
+    """Return the vectors [V, width] of the tokens of a StaticEmbedding.
+
+    Raises:
+        CheckpointError: the weights are none.
+    """
+    from safetensors.numpy import load_file  # of the extra
+
+    path = directory / "model.safetensors"
+    try:
+        weights = load_file(path)
+    except Exception as error:  # of the library, for each way that a file can be wrong
+        raise CheckpointError(f"{path}: does not load: {error}") from error
+    table = weights.get("embedding.weight", weights.get("embeddings"))
+    if table is None or table.ndim != 2:
+        raise CheckpointError(f"{path}: has no table of vectors for tokens")
+    if "mapping" in weights:  # of model2vec: tokens share vectors, and have weights
+        table = table[weights["mapping"]]
+    table = table.astype(np.float32)
+    return table * weights["weights"][:, None].astype(np.float32) if "weights" in weights else table
+
+
+def _find_weights(directory: Path, *, static: bool) -> tuple[dict[str, str], list[str]]:
     """Return the graphs by precision, and the files that hold weights in use."""
     graphs: dict[str, str] = {}
     for precision, patterns in _GRAPHS.items():
@@ -228,7 +279,7 @@ def _find_weights(directory: Path) -> tuple[dict[str, str], list[str]]:
         raise CheckpointError(
             f"{directory}: weights of {size:.1f} GiB, over the limit of {LARGEST_BYTES // 2**30}"
         )
-    for module in () if graphs else ("torch", "transformers"):
+    for module in () if graphs else ("safetensors",) if static else ("torch", "transformers"):
         try:
             importlib.import_module(module)
         except ImportError as error:

@@ -10,7 +10,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.device.providers import CPU, load_libraries, provider_options, usable_providers
 from encoder.errors import CheckpointError, ProviderError
 from encoder.onnx_session import open_session
-from encoder.sentence_model.folder import SentenceModel
+from encoder.sentence_model.folder import SentenceModel, read_table
 
 _OUTPUTS = ("last_hidden_state", "token_embeddings")
 # The inputs that are made of the mask [B, T].
@@ -112,6 +112,26 @@ class TorchTransformer:
         return vectors
 
 
+class TokenTable:
+    """A `Transformer` of a static model, which looks each token up."""
+
+    provider = CPU
+    on_cpu = True
+
+    def __init__(
+        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+    ) -> None:
+        if CPU not in (providers or (CPU,)):
+            raise ProviderError(
+                f"a static model is read by {CPU}, not {', '.join(providers or ())}"
+            )
+        self._table = read_table(checkpoint.directory)
+
+    def run(self, ids: Int64, mask: Int64) -> Float32:
+        """Return the vectors [B, T, width] of tokens."""
+        return self._table[ids]
+
+
 def open_transformer(
     checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
 ) -> Transformer:
@@ -125,8 +145,8 @@ def open_transformer(
         having = ", ".join(checkpoint.precisions)
         raise CheckpointError(f"{checkpoint.directory} has no {precision}; it has: {having}")
     model: SentenceModel = checkpoint.model["sentence_model"]
-    kind = OnnxTransformer if model.graphs else TorchTransformer
-    transformer = kind(checkpoint, precision, providers)
+    kind = TokenTable if model.static else OnnxTransformer if model.graphs else TorchTransformer
+    transformer: Transformer = kind(checkpoint, precision, providers)
     tokens = np.full((1, 2), checkpoint.end_token, dtype=np.int64)
     shape = transformer.run(tokens, np.ones_like(tokens)).shape
     if shape != (1, 2, model.width):

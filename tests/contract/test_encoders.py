@@ -17,7 +17,7 @@ from tests.kit.embedding_server import serve_embeddings
 
 ENCODERS = [
     *("tiny-fp32", "tiny-int8", "shipped-int8", "terms-fp32", "colde-fp32", "ernie_doc-fp32"),
-    *("sentence_onnx-fp32", "sentence_decoder-fp32", "server-server"),
+    *("sentence_onnx-fp32", "sentence_decoder-fp32", "sentence_static-fp32", "server-server"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (

@@ -46,7 +46,7 @@ def folder(sentence_model: GetModel, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sentence_model("bert"), tmp_path / "model"))
 
 
-@pytest.mark.parametrize("name", ["bert", "xlm-r", "mpnet", "modernbert", "decoder"])
+@pytest.mark.parametrize("name", ["bert", "xlm-r", "mpnet", "modernbert", "decoder", "static"])
 def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, name: str) -> None:
     for options, prompt, dimension in (
         ("", None, None),
@@ -73,6 +73,45 @@ def test_a_graph_computes_what_torch_does(folder: Path) -> None:
     assert (by_graph.provider, by_graph.precision) == ("CPUExecutionProvider", "fp32")
     for text, other in zip(encode_texts(by_graph, READ), expected, strict=True):
         assert np.abs(text.vector - other.vector).max() <= 1e-5
+
+
+def test_a_folder_of_model2vec_is_read(sentence_model: GetModel, tmp_path: Path) -> None:
+    """Tokens share vectors, in half precision, and have weights."""
+    folder = Path(shutil.copytree(sentence_model("static"), tmp_path / "model"))
+    path = next(folder.rglob("model.safetensors"))
+    table = load_file(path)["embedding.weight"]
+    random = np.random.default_rng(4)
+    parts = {
+        "embeddings": table[:200].astype(np.float16),
+        "mapping": random.integers(200, size=len(table)),
+        "weights": random.random(len(table), dtype=np.float32),
+    }
+    save_file(parts, path)
+    texts = encode_texts(open_encoder(find_encoder(str(folder))), READ)
+    expected = encode_as_peer(folder)
+    assert np.abs(np.stack([text.vector for text in texts]) - expected).max() <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"vectors": np.ones((9, 9))}, "has no table of vectors for tokens"),
+        ({"embeddings": np.ones(9)}, "has no table of vectors for tokens"),
+        ({"embeddings": np.ones((9, 9))}, "has 9 vectors for [0-9]+ tokens"),
+        (None, "does not load"),
+    ],
+)
+def test_a_damaged_table_is_refused(
+    sentence_model: GetModel, tmp_path: Path, tensors: Any, message: str
+) -> None:
+    folder = Path(shutil.copytree(sentence_model("static"), tmp_path / "model"))
+    path = next(folder.rglob("model.safetensors"))
+    if tensors is None:
+        path.write_bytes(b"x" * 100)
+    else:
+        save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=message):
+        find_encoder(str(folder))
 
 
 def test_old_settings_are_understood(folder: Path) -> None:

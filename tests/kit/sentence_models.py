@@ -5,7 +5,12 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Pooling,
+    StaticEmbedding,
+    Transformer,
+)
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -38,7 +43,9 @@ _WIDTH = 32
 
 
 def make_sentence_model(folder: Path, name: str) -> Path:
-    """Write a sentence-transformers folder of one of `KINDS`."""
+    """Write a sentence-transformers folder of one of `KINDS`, or of a static model."""
+    if name == "static":
+        return _make_static_model(folder / name)
     kind, pieces, pooling = KINDS[name]
     tokenizer = _tokenizer(pieces)
     raw = folder / "raw"
@@ -70,6 +77,15 @@ def make_sentence_model(folder: Path, name: str) -> Path:
     if name == "onnx":
         add_graph(folder / name)
     return folder / name
+
+
+def _make_static_model(folder: Path) -> Path:
+    torch.manual_seed(6)
+    tokenizer = _tokenizer("wordpiece")
+    table = StaticEmbedding(tokenizer, embedding_weights=torch.randn(len(tokenizer), _WIDTH))
+    model = SentenceTransformer(modules=[table, Normalize()], prompts=PROMPTS, device="cpu")
+    model.save(str(folder), create_model_card=False)
+    return folder
 
 
 class _TokenVectors(nn.Module):
