@@ -135,7 +135,7 @@ class Follower:
                 changes = read_changes(store, 0) or Changes(0, [], [])
                 (self._source,) = store.execute(_IDENTITY).fetchone()
             self._connections()
-            self._behind = False
+            self._behind, self._position = False, 0
             self._apply(changes)
             self._work_off_rest()
 
@@ -195,11 +195,12 @@ class Follower:
     def _apply(self, changes: Changes) -> Sequence[int]:
         """Apply changes, and return what is to be worked off; the last transaction says so."""
         changed, pending = changes.changed, list[int]()
+        removed = changes.removed if self._position else ()  # an empty file has nothing to remove
         last = max(0, len(changed) - 1) // _DOCUMENTS_A_TRANSACTION * _DOCUMENTS_A_TRANSACTION
         for start in range(0, last + 1, _DOCUMENTS_A_TRANSACTION):
             some = changed[start : start + _DOCUMENTS_A_TRANSACTION]
             state = (self._source, self._rule, changes.sequence) if start == last else None
-            pending += self._write(some, () if start else changes.removed, state)
+            pending += self._write(some, () if start else removed, state)
         self._position = changes.sequence
         return pending
 

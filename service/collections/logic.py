@@ -207,7 +207,7 @@ def create_collection(engine: Engine, name: str) -> bool:
         return False
     if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
         raise TooManyCollectionsError(settings.max_collections)
-    is_new = name not in _stored_names(engine)
+    is_new = name != DEFAULT and name not in _stored_names(engine)
     if is_new and settings.database is None:
         make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
