@@ -177,11 +177,7 @@ def test_bodies_that_are_announced_take_bounded_memory(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second loopback address")
 @pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        pytest.param("/text", "text/plain", marks=pytest.mark.slow),
-        ("/index", "application/json"),
-    ],
+    ("path", "kind"), [("/text", "text/plain"), ("/index", "application/json")]
 )
 def test_a_client_that_takes_all_it_gets_leaves_room_to_another(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, path: str, kind: str

@@ -156,6 +156,7 @@ def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
 def test_shipped_checkpoints_are_complete_and_different() -> None:
     shipped = {name: load_checkpoint(find_checkpoint(Path(name))) for name in BY_NAME}
     assert len({checkpoint.fingerprint for checkpoint in shipped.values()}) == len(BY_NAME)
+    assert find_encoder(None) == shipped["best"]
     for checkpoint in shipped.values():
         assert is_shipped(checkpoint.directory)
         assert checkpoint.precisions == ("int8",)
