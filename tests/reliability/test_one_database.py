@@ -5,12 +5,15 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from index.directory.data_directory import open_data_directory
+from index.postgresql.connections import drop_collection
 from index.store.document_store import DocumentStore
 from tests.kit.command import Run
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
@@ -144,6 +147,25 @@ def test_commands_use_the_database_or_say_what_does(
     ):
         answer = longmatch(*arguments)
         assert (answer.status, instead in answer.err) == (2, True), answer
+
+
+def test_a_snapshot_of_another_store_is_not_used(
+    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry
+) -> None:
+    given: Any = {
+        "fingerprint": FINGERPRINT,
+        "dimension": DIMENSION,
+        "database": postgresql.url,
+    }
+    for name, text in (("a", "former"), ("b", "present")):
+        with closing(open_data_directory(tmp_path / name, **given)) as data:
+            data.engine.apply(data.store.put([entry("d", text)]))
+            data.index.publish()
+        if name == "a":
+            drop_collection(postgresql.url, "default")
+    with closing(open_data_directory(tmp_path / "a", **given)) as data:
+        ids = data.store.changes_since(0).added
+        assert data.index.scores(entry("d", "present").vector, ids)[0] > 0.99
 
 
 def test_nothing_acknowledged_is_lost_when_a_server_is_killed(
