@@ -69,7 +69,8 @@ Order = Annotated[
     Literal["id", "title", "-title", "size", "-size", "date", "-date"],
     Query(
         description="By the tokens of a text, or the field `date` of the metadata; with a minus "
-        "the last ones first. A cursor is that of one order."
+        "the last ones first. A cursor is that of one order.",
+        openapi_examples={"newest": {"value": "-date"}},
     ),
 ]
 PAGE = {

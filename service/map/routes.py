@@ -68,7 +68,7 @@ def _map_json(found: CorpusMap, progress: float | None, name: str | None) -> byt
     "/map",
     summary="Get a map of the documents",
     response_model=MapResponse,
-    responses=READ({200: "The map, or the one before it", 304: "It is the one of `If-None-Match`"}),
+    responses=READ({200: "The map, or the one before it; 304 if it is that of `If-None-Match`"}),
 )
 async def get_map(
     collection: CollectionDep,

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from index.corpus.file_reader import FileReader, ReadingLimits
@@ -74,4 +75,4 @@ class SentFiles:
             # A child for each: nothing of one file is left where another one is read.
             with FileReader(self._limits) as reader:
                 found = reader.read(path)
-        return FileText("", found.text) if found.title == _STEM else found
+        return replace(found, title="") if found.title == _STEM else found

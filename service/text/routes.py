@@ -31,6 +31,9 @@ class FileTextResponse(BaseModel):
 
     title: str = Field(description="Of its properties, its first heading or its first line.")
     text: str = Field(description="The whole text, as `longmatch index` would index it.")
+    metadata: dict[str, str | int] = Field(
+        description="What it says of itself: `author`, `date` (ISO 8601), `pages`; those known."
+    )
     characters: int = Field(description="Of the text.")
 
 
@@ -41,7 +44,7 @@ class FileTextResponse(BaseModel):
     openapi_extra={"requestBody": REQUEST_BODY},
 )
 async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:
-    """Return title and text of a PDF, a DOCX, an EPUB, or a text file, HTML included.
+    """Return title, text and metadata of a PDF, a DOCX, an EPUB, or a text file, HTML included.
 
     The Content-Type says which of them the body is. The file is read in a process with limits of
     memory and time, and not kept.
@@ -52,4 +55,9 @@ async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:
         engine.settings.max_text_characters,
         client_of(request.scope),
     )
-    return FileTextResponse(title=found.title, text=found.text, characters=len(found.text))
+    return FileTextResponse(
+        title=found.title,
+        text=found.text,
+        metadata=dict(found.metadata),
+        characters=len(found.text),
+    )

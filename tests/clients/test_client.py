@@ -27,6 +27,7 @@ from longmatch import (
 from service.keys import Scope
 from tests.clients.conftest import DOCUMENTS, TEXTS
 from tests.kit.process_fixtures import Server, add_key, serving
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture
@@ -91,6 +92,19 @@ def test_similar_and_family(client: Any) -> None:
     members = list(client.family("bees", page_size=1))
     assert [(member.id, member.copy) for member in members] == [("bees", True), ("bees/2", True)]
     assert list(client.family("ants")) == []
+
+
+def test_facets_and_map(client: Any) -> None:
+    client.index([Document("new", "Rivers carve valleys.", metadata={"kind": "a", "n": True})])
+    found = {facet.field: facet.values[0].value for facet in client.facets()}
+    assert found["n"] is True
+    assert client.facets(where={"field": "kind", "equal": "absent"}) == []
+    shown = []
+    wait_until(lambda: shown.append(client.map()) or shown[-1].progress is None)
+    assert "new" in shown[-1].ids
+    assert len(shown[-1].x) == len(shown[-1].ids)
+    assert client.map(field="kind").values == ["a"]
+    client.delete("new")
 
 
 def test_feedback(client: Any) -> None:

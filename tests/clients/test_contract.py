@@ -22,6 +22,7 @@ from service.compare import schemas as compare
 from service.documents import schemas as documents
 from service.embeddings import schemas as embeddings
 from service.feedback import routes as feedback
+from service.map import routes as corpus_map
 from service.match import schemas as match
 from service.ops import schemas as ops
 from service.settings import Settings
@@ -50,6 +51,8 @@ ANSWERS: dict[type, type[Any]] = {
     status.Version: ops.VersionResponse, status.CollectionSummary: collections.CollectionBody,
     status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
+    status.FacetValue: documents.FacetValueBody, status.Facet: documents.FacetBody,
+    status.MapCluster: corpus_map.ClusterBody, status.DocumentMap: corpus_map.MapResponse,
     results.FeedbackQuery: feedback.AskedBody, results.Feedback: feedback.FeedbackBody,
     results.Member: documents.MemberBody, status.WebhookState: standing.WebhookResponse,
     status.StandingQuery: standing.StandingQueryResponse, results.Event: standing.Event,

@@ -107,6 +107,8 @@ class AsyncClient(Configured):
     delete = _awaiting(collection.delete)
     documents = _iterating_async(collection.documents)
     family = _iterating_async(collection.family)
+    facets = _awaiting(collection.facets)
+    map = _awaiting(collection.map)
     export = _iterating_async(collection.export)
     pairs = _iterating_async(collection.pairs)
     give_feedback = _awaiting(collection.give_feedback)

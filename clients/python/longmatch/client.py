@@ -36,6 +36,7 @@ DEFAULT_CONNECTIONS = 20
 _OF_COLLECTIONS = frozenset(
     {
         *("match", "compare", "index", "documents", "jobs", "pairs", "feedback"),
+        *("map", "facets"),
         *("standing-queries", "v1"),
     }
 )
@@ -202,6 +203,8 @@ class Client(Configured):
     delete = _blocking(collection.delete)
     documents = _iterating(collection.documents)
     family = _iterating(collection.family)
+    facets = _blocking(collection.facets)
+    map = _blocking(collection.map)
     export = _iterating(collection.export)
     pairs = _iterating(collection.pairs)
     give_feedback = _blocking(collection.give_feedback)

@@ -8,13 +8,21 @@ import json
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from longmatch.decoding import fetch, read_json, read_pages, read_part, read_reply, read_value
+from longmatch.decoding import (
+    fetch,
+    fetch_field,
+    read_json,
+    read_pages,
+    read_part,
+    read_reply,
+    read_value,
+)
 from longmatch.errors import ConnectionFailedError
 from longmatch.requests import (
     Document,
@@ -27,7 +35,7 @@ from longmatch.requests import (
 )
 from longmatch.results import Feedback, IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
-from longmatch.status import Upload
+from longmatch.status import DocumentMap, Facet, Upload
 from longmatch.steps import Emit, Emitting, FileBody, Request, Steps, Work
 
 T = TypeVar("T")
@@ -127,6 +135,29 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
     """
     path = document_path(document_id, "/family")
     return read_pages(caller, path, page_size, "documents", Member)
+
+
+def facets(caller: Caller, *, where: Mapping[str, object] | None = None) -> Steps[list[Facet]]:
+    """Return how many documents have each of the frequent values of each field of the metadata.
+
+    Args:
+        where: count only those for which this filter holds, as of a search.
+    """
+    params = {} if where is None else {"filter": json.dumps(where)}
+    request = Request(method="GET", path="/facets", params=params)
+    return fetch_field(caller, list[Facet], "facets", request)
+
+
+def map(caller: Caller, *, field: str | None = None) -> Steps[DocumentMap]:
+    """Return a point for each document, near those that resemble it.
+
+    It is made in the background: ask again until its `progress` is None.
+
+    Args:
+        field: of the metadata, whose values are returned, too; one of its `fields`.
+    """
+    params = {} if field is None else {"field": field}
+    return fetch(caller, DocumentMap, Request(method="GET", path="/map", params=params))
 
 
 def export(caller: Caller) -> Emitting[Document]:

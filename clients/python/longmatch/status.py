@@ -149,11 +149,69 @@ class CollectionState(CollectionSummary):
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """What a file says: its title, its text, and the number of characters of this."""
+    """What a file says: title, text, how many characters this has, and metadata of the file."""
 
     title: str
     text: str
+    metadata: dict[str, Any]
     characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    """A value of a field of the metadata, and how many documents have it."""
+
+    value: Any
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A field of the metadata: how many documents have it, and its most frequent values."""
+
+    field: str
+    documents: int
+    values: list[FacetValue]
+
+
+@dataclass(frozen=True, slots=True)
+class MapCluster:
+    """A part of the map: its middle, and its telling words."""
+
+    x: int
+    y: int
+    words: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentMap:
+    """A point for each document.
+
+    Attributes:
+        sequence: number of the last change of the documents that it shows.
+        progress: share that is made of the present map; None: this is that map.
+        documents: of the collection; those shown may be fewer.
+        ids: of the documents shown; the same order have the next four.
+        x: from 0 to 65535.
+        y: the same.
+        cluster: place of that of the document in `clusters`.
+        value: place in `values`; -1 for none of them.
+        clusters: of neighbours.
+        fields: of the metadata, that can be asked for.
+        values: the frequent ones of that.
+    """
+
+    sequence: int
+    progress: float | None
+    documents: int
+    ids: list[str]
+    x: list[int]
+    y: list[int]
+    clusters: list[MapCluster]
+    cluster: list[int]
+    fields: list[str]
+    values: list[Any]
+    value: list[int]
 
 
 @dataclass(frozen=True, slots=True)

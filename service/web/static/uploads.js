@@ -110,8 +110,8 @@ async function addFile(path, file, limits, signal) {
   if (!kind) return "is of a kind that the server does not read";
   try {
     refuseLarge(file, limits);
-    const { title, text } = await textOf(await readBytes(file), kind, signal);
-    await store({ id: path, title: title || readable(path), text }, signal);
+    const { title, text, metadata } = await textOf(await readBytes(file), kind, signal);
+    await store({ id: path, title: title || readable(path), text, metadata }, signal);
   } catch (error) {
     if (error instanceof Refusal) return error.message;
     if (error instanceof Problem && [413, 422].includes(error.status)) {

@@ -37,6 +37,7 @@ def test_a_file_of_each_kind_becomes_title_and_text(library: Any) -> None:
         assert BEES in answer["text"], kind
         assert answer["title"] == (BEES if kind == "text/plain" else "Of bees"), kind
         assert answer["characters"] == len(answer["text"])
+        assert answer["metadata"].get("pages") == (1 if kind == "application/pdf" else None), kind
     found = library.post("/match", json={"text": answer["text"]}).json()
     assert found["matches"][0]["id"] == "bees"
 
