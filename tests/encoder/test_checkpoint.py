@@ -100,7 +100,7 @@ def test_a_value_that_a_field_cannot_have_is_named(copy: Path, field: str, value
         OnnxEncoder(load_checkpoint(copy)).warm_up()
 
 
-@pytest.mark.parametrize("damage", ["text", "zip", "objects", "more than there is", "bomb"])
+@pytest.mark.parametrize("damage", ["text", "zip", "objects", "more than there is", "bomb", "nan"])
 def test_arrays_that_cannot_be_read_are_refused(damage: str) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -110,9 +110,10 @@ def test_arrays_that_cannot_be_read_are_refused(damage: str) -> None:
             np.lib.format.write_array_header_1_0(member, {**head, "shape": (count,)})
             for _ in range(64 if damage == "bomb" else 0):
                 member.write(bytes(MAX_ARRAY_BYTES // 64))
+            member.write(np.full(2, np.nan, np.float32).tobytes() if damage == "nan" else b"")
     whole = file.getvalue()
     data = {"text": b"weights", "zip": whole[:-9] + b"\xff" * 9}.get(damage, whole)
-    with pytest.raises(ValueError, match="unpacked" if damage == "bomb" else "."):
+    with pytest.raises(ValueError, match={"bomb": "unpacked", "nan": "finite"}.get(damage, ".")):
         read_arrays(data)
 
 
