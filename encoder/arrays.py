@@ -30,8 +30,8 @@ def read_arrays(data: bytes) -> Mapping[str, Any]:
     """Read the arrays of an .npz file by name.
 
     Raises:
-        ValueError: it is something else or damaged, holds Python objects, or is larger than
-            `MAX_ARRAY_BYTES` when it is unpacked.
+        ValueError: it is something else or damaged, holds Python objects or numbers that are not
+            finite, or is larger than `MAX_ARRAY_BYTES` when it is unpacked.
     """
     try:
         with ZipFile(io.BytesIO(data)) as archive:
@@ -39,8 +39,12 @@ def read_arrays(data: bytes) -> Mapping[str, Any]:
         if size > MAX_ARRAY_BYTES:
             raise ValueError(f"has {size} bytes when it is unpacked, more than {MAX_ARRAY_BYTES}")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return dict(arrays)
+            found = dict(arrays)
     except (EOFError, MemoryError, OSError, RuntimeError, TypeError, BadZipFile) as error:
         raise ValueError(f"is no file of arrays: {error}") from error
     except zlib.error as error:
         raise ValueError(f"is damaged: {error}") from error
+    for name, array in found.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite")
+    return found

@@ -3,10 +3,10 @@
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from unicodedata import category
 
 from encoder.sentences import replace_lone_surrogates
 from index.errors import DocumentError
@@ -144,8 +144,5 @@ class SkippedInput:
 
 def printable(text: str) -> str:
     """Replace what would garble a line or move a cursor: controls, line breaks, bidi overrides."""
-    return "".join(part if part.isprintable() or _is_space(part) else "\ufffd" for part in text)
-
-
-def _is_space(character: str) -> bool:
-    return unicodedata.category(character) == "Zs"
+    kept = (part if part.isprintable() or category(part) == "Zs" else "\ufffd" for part in text)
+    return "".join(kept)

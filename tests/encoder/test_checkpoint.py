@@ -103,7 +103,7 @@ def test_a_value_that_a_field_cannot_have_is_named(copy: Path, field: str, value
 MAX_ARRAY_BYTES = 2**20
 
 
-@pytest.mark.parametrize("damage", ["text", "zip", "objects", "more than there is", "bomb"])
+@pytest.mark.parametrize("damage", ["text", "zip", "objects", "more than there is", "bomb", "nan"])
 def test_arrays_that_cannot_be_read_are_refused(
     damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,9 +115,10 @@ def test_arrays_that_cannot_be_read_are_refused(
         with archive.open("weights.npy", "w") as member:
             np.lib.format.write_array_header_1_0(member, {**head, "shape": (count,)})
             member.write(bytes(MAX_ARRAY_BYTES if damage == "bomb" else 0))
+            member.write(np.full(2, np.nan, np.float32).tobytes() if damage == "nan" else b"")
     whole = file.getvalue()
     data = {"text": b"weights", "zip": whole[:-9] + b"\xff" * 9}.get(damage, whole)
-    with pytest.raises(ValueError, match="unpacked" if damage == "bomb" else "."):
+    with pytest.raises(ValueError, match={"bomb": "unpacked", "nan": "finite"}.get(damage, ".")):
         read_arrays(data)
 
 

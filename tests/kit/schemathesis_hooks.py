@@ -56,6 +56,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         body.pop("max_false_positive_rate", None)
     if body.get("explain") not in (None, False):  # of 32 queries, at most 100 matches are explained
         body["top_k"] = 3
+    body |= few_examples(body)
     if "filter" in body and not is_small(body["filter"]):
         del body["filter"]
     if "{collection}" in case.operation.path:  # a new collection has not been calibrated
@@ -63,6 +64,12 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     documents = body.get("documents")
     if isinstance(documents, list):
         name_apart(documents)
+
+
+def few_examples(body: dict[str, Any]) -> dict[str, Any]:
+    """Return at most 16 examples of each kind: there are at most 32 of both together."""
+    kinds = ("like", "unlike")
+    return {kind: body[kind][:16] for kind in kinds if isinstance(body.get(kind), list)}
 
 
 def name_apart(documents: list[Any]) -> None:
