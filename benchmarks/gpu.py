@@ -36,7 +36,6 @@ from encoder.arrays import Float32
 from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from encoder.device.packing import SPECIAL_TOKENS
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.search.pairs import TILE
 from index.vectors import bulk
@@ -153,7 +152,7 @@ def full_documents(
 ) -> list[SentenceBlocks]:
     """Return documents of full sentence blocks of the tokens of texts."""
     blocks = min(tokens // checkpoint.block_length, checkpoint.max_blocks)
-    length = checkpoint.block_length - SPECIAL_TOKENS
+    length = checkpoint.block_capacity
     tokenizer = open_document_tokenizer(checkpoint)
     read = [token for text in texts for block in tokenizer(text).blocks for token in block]
     size = blocks * length

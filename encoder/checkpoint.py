@@ -394,18 +394,13 @@ def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
         ValueError: it is no share.
     """
     check_share(share)
-    if share < WHOLE and not can_select(checkpoint):
+    whole = checkpoint.has_sections or checkpoint.architecture == SENTENCE_MODEL
+    if share < WHOLE and (whole or checkpoint.segment_memory is not None):
         raise CheckpointError(
             f"{checkpoint.name}: a {checkpoint.architecture} encodes every sentence block of a "
             f"document: a reading share of {share:g} is not possible"
         )
     return replace(checkpoint, reading_share=share)
-
-
-def can_select(checkpoint: Checkpoint) -> bool:
-    """Whether some blocks of a document can be encoded without the others."""
-    whole = checkpoint.has_sections or checkpoint.architecture == SENTENCE_MODEL
-    return checkpoint.segment_memory is None and not whole
 
 
 def mark_fingerprint(fingerprint: str, share: float) -> str:

@@ -94,8 +94,8 @@ def _packing(checkpoint: Checkpoint, provider: str, batch_tokens: int | None) ->
     return BlockPacking(
         batch_tokens=tokens,
         block_length=checkpoint.block_length,
-        start_token=checkpoint.start_token,
-        end_token=checkpoint.end_token,
+        before=(checkpoint.start_token,),
+        after=(checkpoint.end_token,),
         padding_token=checkpoint.padding_token,
     )
 

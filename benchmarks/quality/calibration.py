@@ -35,7 +35,6 @@ from index.search.corpus_calibration import (
     measure_channels,
     sample_pairs,
     score_channels,
-    threshold_for,
 )
 from index.search.records import Mode
 from index.search.score import LinearFusion
@@ -107,8 +106,10 @@ def try_thresholds(
     of_unseen = score_channels(unseen, others, progress).by_mode(rule)
     found = {}
     for mode, random_pairs in measured.items():
-        threshold = threshold_for(random_pairs, RATE)
-        half = threshold_for(of_half[mode], RATE)
+        threshold, half = (
+            next(t for t in sampled.thresholds if t.false_positive_rate == RATE)
+            for sampled in (random_pairs, of_half[mode])
+        )
         found[mode] = {
             "documents": documents,
             "threshold": threshold.score,

@@ -204,11 +204,8 @@ def fit_space(sample: Float32, *, dimension: int = DIMENSION) -> AlignmentSpace:
     deviations = np.sqrt(np.maximum(variances[largest], variances[-1] * 1e-6 + _SMALLEST**2))
     projection = axes[:, largest] * deviations**-WHITENING_POWER
     background = sample[at_equal_distances(len(sample), BACKGROUND)]
-    return _with_background(mean.astype(np.float32), projection.astype(np.float32), background)
-
-
-def _with_background(mean: Float32, projection: Float32, background: Float32) -> AlignmentSpace:
-    return AlignmentSpace(mean, projection, *quantise(_transform(background, mean, projection)))
+    space = mean.astype(np.float32), projection.astype(np.float32)
+    return AlignmentSpace(*space, *quantise(_transform(background, *space)))
 
 
 def neutral_space(width: int) -> AlignmentSpace:

@@ -14,7 +14,6 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 
 LENGTH_STEP = 16
-SPECIAL_TOKENS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,15 @@ class BlockPacking:
     Attributes:
         batch_tokens: of one call, padding included; 0 packs nothing: one block a call, unpadded.
         block_length: tokens of the longest block, special tokens included.
-        start_token: opens a block.
-        end_token: closes a block.
+        before: token ids that open a block: special tokens, and those of a prompt.
+        after: token ids that close it.
         padding_token: fills the rest.
     """
 
     batch_tokens: int
     block_length: int
-    start_token: int
-    end_token: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
     padding_token: int
 
     def calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
@@ -48,7 +47,7 @@ class BlockPacking:
 
     def padded_length(self, tokens: int) -> int:
         """Return the length that a block of so many tokens is padded to."""
-        length = tokens + SPECIAL_TOKENS
+        length = len(self.before) + tokens + len(self.after)
         if self.batch_tokens:
             length = -(-length // LENGTH_STEP) * LENGTH_STEP
         return min(length, self.block_length)
@@ -56,7 +55,7 @@ class BlockPacking:
     def pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
         """Return token ids and mask, each Int64[rows, length]; at least one block is given."""
         if len(blocks) == 1 and not self.batch_tokens:
-            ids = np.array([[self.start_token, *blocks[0], self.end_token]], dtype=np.int64)
+            ids = np.array([[*self.before, *blocks[0], *self.after]], dtype=np.int64)
             return ids, np.ones_like(ids)
         lengths = np.fromiter(map(len, blocks), np.int64, len(blocks))
         length = self.padded_length(int(lengths.max()))
@@ -64,13 +63,15 @@ class BlockPacking:
         ids = np.full((rows, length), self.padding_token, dtype=np.int64)
         mask = np.zeros((rows, length), dtype=np.int64)
         places = np.arange(length)
-        filled, ends = slice(0, len(blocks)), lengths[:, np.newaxis] + 1
-        inside: Bool = (places >= 1) & (places < ends)  # the tokens of each block, in order
+        first = len(self.before)
+        filled, ends = slice(0, len(blocks)), lengths[:, np.newaxis] + first
+        inside: Bool = (places >= first) & (places < ends)  # the tokens of each block, in order
         tokens = np.fromiter(chain.from_iterable(blocks), np.int64, int(lengths.sum()))
         ids[filled][inside] = tokens
-        ids[filled, 0] = self.start_token
-        ids[np.arange(len(blocks)), lengths + 1] = self.end_token
-        mask[filled] = places <= ends
+        ids[filled, :first] = self.before
+        closing: Bool = (places >= ends) & (places < ends + len(self.after))
+        ids[filled][closing] = np.tile(self.after, len(blocks))
+        mask[filled] = places < ends + len(self.after)
         return ids, mask
 
 

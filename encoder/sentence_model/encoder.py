@@ -7,15 +7,15 @@ share a call.
 """
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
-from encoder.encoder import OpenedCheckpoint, WarmRun
+from encoder.device.packing import BlockPacking
+from encoder.encoder import Encoder, OpenedCheckpoint, WarmRun
 from encoder.errors import ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
@@ -26,18 +26,12 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class BlockMeanEncoder(OpenedCheckpoint, ABC):
+class BlockMeanEncoder(OpenedCheckpoint):
     """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
     there. The vector of a document is the mean of those of its blocks, at unit norm.
     """
 
-    precision: str
-    provider: str
     recurrent = False
-
-    @abstractmethod
-    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
 
     @cached_property
     def read(self) -> BlockTokenizer:
@@ -58,7 +52,7 @@ class BlockMeanEncoder(OpenedCheckpoint, ABC):
         each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
         return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
 
-    def warm_up(self) -> WarmRun:
+    def warm_up(self: Encoder) -> WarmRun:
         """Encode known blocks, so that the first request is not slow.
 
         Raises:
@@ -96,41 +90,19 @@ class SentenceModelEncoder(BlockMeanEncoder):
         self.threads = threads or (usable_cores() if on_cpu else 1)
         default = 0 if on_cpu else _GPU_BATCH_TOKENS
         self.batch_tokens = default if batch_tokens is None else batch_tokens
+        before, after = self._model.before, self._model.after
+        self._packing = BlockPacking(
+            self.batch_tokens, checkpoint.block_length, before, after, checkpoint.padding_token
+        )
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
         vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
-        for rows in self._calls(blocks):
-            ids, mask = self._pad([blocks[row] for row in rows])
-            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
+        for rows in self._packing.calls(blocks):
+            ids, mask = self._packing.pad([blocks[row] for row in rows])
+            tokens = self._transformer.run(ids, mask)[: len(rows)]  # the others fill the call up
+            vectors[rows] = self._pool(tokens, mask[: len(rows)])
         return vectors
-
-    def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Yield the rows of each call: one block, or those of like length that fit."""
-        rows: list[int] = []
-        for row in sorted(range(len(blocks)), key=lambda row: len(blocks[row])):
-            size = (len(rows) + 1) * (len(blocks[row]) + self._reserved)
-            if rows and size > self.batch_tokens:
-                yield rows
-                rows = []
-            rows.append(row)
-        if rows:
-            yield rows
-
-    @property
-    def _reserved(self) -> int:
-        return len(self._model.before) + len(self._model.after)
-
-    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
-        """Return token ids and mask, [B, T] each, padded at the end."""
-        shape = (len(blocks), max(map(len, blocks)) + self._reserved)
-        ids = np.full(shape, self.checkpoint.padding_token, dtype=np.int64)
-        mask = np.zeros(shape, dtype=np.int64)
-        for row, block in enumerate(blocks):
-            read = [*self._model.before, *block, *self._model.after]
-            ids[row, : len(read)] = read
-            mask[row, : len(read)] = 1
-        return ids, mask
 
     def _pool(self, tokens: Float32, mask: Int64) -> Float32:
         """Pool the vectors [B, T, width] of tokens: [B, block_dimension], unit norm."""

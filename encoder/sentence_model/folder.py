@@ -28,6 +28,7 @@ from encoder.checkpoint import (
     CONFIG,
     LONGEST_BLOCK,
     MANIFEST,
+    PRECISIONS,
     SENTENCE_MODEL,
     TOKENIZER,
     Checkpoint,
@@ -110,7 +111,9 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
                 "that has a decoder beside the encoder, is not supported"
             )
     graphs, weights = _find_weights(directory, static=static)
+    unless_graphs: tuple[str, ...] = ("fp16", "fp32")
     if static:
+        unless_graphs = ("fp32",)
         pooling, pools_prompt = "mean", True
         vocabulary, width = read_table(directory).shape
     else:
@@ -135,15 +138,8 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
         )
     names = [TOKENIZER, *weights]
     files = {file: file_digest(directory / file) for file in names}
-    model = SentenceModel(
-        graphs,
-        pooling,
-        pools_prompt,
-        width,
-        before=(*before, *prompted),
-        after=after,
-        static=static,
-    )
+    read = (*before, *prompted)
+    model = SentenceModel(graphs, pooling, pools_prompt, width, read, after, static=static)
     decisive = [files, config, pooling, pools_prompt, prompt, block, dimension, name.language]
     return Checkpoint(
         directory=directory,
@@ -165,17 +161,14 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
             "space": " " if prompt.endswith(" ") else "",
             "vocabulary_size": vocabulary,
         },
-        precisions=("fp32",) if static else tuple(graphs) or ("fp16", "fp32"),
+        precisions=tuple(p for p in PRECISIONS if p in graphs) or unless_graphs,
         files=files,
         source=name.source,
     )
 
 
 def _read_modules(directory: Path, about: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the folder of the Pooling, or of the StaticEmbedding that is in its place.
-
-    And whether it is the latter, having checked that all modules are known.
-    """
+    """Return the folder of the Pooling, or of the StaticEmbedding, and whether it is the latter."""
     path = directory / MODULES
     classes = [about.get("model_type", "SentenceTransformer")]
     if not path.exists():

@@ -165,36 +165,6 @@ def false_positive_rates(distribution: NullDistribution, scores: Float64) -> Flo
     return np.exp(rates)
 
 
-def check_rate(rate: float) -> None:
-    """Check that thresholds are measured for a false positive rate.
-
-    Raises:
-        CorpusError: it is not one of `RATES`.
-    """
-    if not any(math.isclose(rate, known) for known in RATES):
-        raise CorpusError(
-            f"false positive rate {rate}: must be one of {', '.join(map(str, RATES))}"
-        )
-
-
-def threshold_for(distribution: NullDistribution, rate: float) -> Threshold:
-    """Return the threshold for one of `RATES`.
-
-    Raises:
-        CorpusError: it is not one of them, or there are too few pairs, or too many equal ones, to
-            estimate it.
-    """
-    check_rate(rate)
-    for threshold in distribution.thresholds:
-        if math.isclose(rate, threshold.false_positive_rate):
-            return threshold
-    raise CorpusError(
-        f"false positive rate {rate}: {distribution.pairs} pairs of {distribution.documents} "
-        f"documents are too few: {MIN_PAIRS_ABOVE} of them must be above the threshold, "
-        "and documents must differ"
-    )
-
-
 def _points(falling: Float64) -> list[tuple[float, float]]:
     """Return points of the distribution: scores, ascending, and the share of pairs above each."""
     count = len(falling)

@@ -16,9 +16,11 @@ from encoder.device.packing import (
 )
 
 PACKING = BlockPacking(
-    batch_tokens=256, block_length=64, start_token=101, end_token=102, padding_token=0
+    batch_tokens=256, block_length=64, before=(101,), after=(102,), padding_token=0
 )
 ONE_A_CALL = replace(PACKING, batch_tokens=0)
+PROMPTED = replace(PACKING, block_length=80, before=(101, 7, 8), after=(9, 102))
+OPEN = replace(PACKING, before=(), after=())  # as a static model reads
 
 blocks_of_text = st.lists(st.lists(st.integers(5, 30_000), max_size=62), min_size=1, max_size=40)
 
@@ -34,13 +36,14 @@ def test_every_block_is_in_one_call_within_the_budget(blocks: list[list[int]]) -
         assert ids.shape[1] in (16, 32, 48, 64)
 
 
-@given(blocks_of_text, st.sampled_from([PACKING, ONE_A_CALL]))
+@given(blocks_of_text, st.sampled_from([PACKING, ONE_A_CALL, PROMPTED, OPEN]))
 def test_padding_keeps_every_block(blocks: list[list[int]], packing: BlockPacking) -> None:
     ids, mask = packing.pad(blocks)
     assert ids.shape == mask.shape
     for row, block in enumerate(blocks):
-        end = len(block) + 2
-        assert ids[row, :end].tolist() == [101, *block, 102]
+        read = [*packing.before, *block, *packing.after]
+        end = len(read)
+        assert ids[row, :end].tolist() == read
         assert not ids[row, end:].any()
         assert mask[row].tolist() == [1] * end + [0] * (ids.shape[1] - end)
     assert not ids[len(blocks) :].any()
