@@ -15,6 +15,8 @@ from encoder.arrays import Float32, Int64
 from index.vectors.faiss.ivf import neighbours_of
 
 NEIGHBOURS = 15
+MAX_LANDMARKS = 20_000  # documents that are laid out; more come between these
+_NEAREST, _SHARPNESS, _ROWS_A_CALL = 5, 20.0, 2_048
 _GATHERED, _SPREAD = 100, 400  # steps, the first of them with all affinities exaggerated
 _EXAGGERATION = 12.0
 _FEWEST = 16  # documents; of fewer, each would be a neighbour of each
@@ -31,6 +33,10 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
         vectors: of documents; equal ones get different positions close to each other.
         advanced: is called with the share that is done, and stops the layout by raising.
     """
+    if len(vectors) > MAX_LANDMARKS:
+        chosen = np.linspace(0, len(vectors) - 1, MAX_LANDMARKS).astype(np.int64)
+        landmarks = vectors[chosen]
+        return _between(vectors, landmarks, lay_out(landmarks, advanced))
     positions = _start(vectors)
     if len(vectors) < _FEWEST:
         return positions
@@ -52,6 +58,19 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
         positions += velocity
         advanced((step + 1) / steps)
     return positions
+
+
+def _between(vectors: Float32, landmarks: Float32, positions: Float32) -> Float32:
+    """Place documents amid the landmarks [L, D] that they are nearest to, at positions [L, 2]."""
+    placed = np.empty((len(vectors), 2), dtype=np.float32)
+    for start in range(0, len(vectors), _ROWS_A_CALL):
+        cosines = vectors[start : start + _ROWS_A_CALL] @ landmarks.T
+        near = np.argpartition(-cosines, _NEAREST, axis=1)[:, :_NEAREST]
+        weights = np.take_along_axis(cosines, near, axis=1)
+        weights = np.exp(_SHARPNESS * (weights - weights.max(axis=1, keepdims=True)))
+        middle = (positions[near] * weights[:, :, None]).sum(axis=1)
+        placed[start : start + _ROWS_A_CALL] = middle / weights.sum(axis=1)[:, None]
+    return placed
 
 
 def _start(vectors: Float32) -> Float32:
