@@ -192,27 +192,6 @@ def test_the_list_and_the_map_go_to_both_sides(show: Show) -> None:
         assert in_view(page, f"#r{number}")
 
 
-def test_the_map_shows_which_part_is_seen(show: Show) -> None:
-    page = show()
-    page.evaluate("document.querySelector('#left').scrollTop = 1e6")
-    wait_until(page, "Number(document.querySelector('#left-view').getAttribute('y')) > 500")
-    y, height = page.evaluate(
-        "['y', 'height'].map((name) =>"
-        " Number(document.querySelector('#left-view').getAttribute(name)))"
-    )
-    assert y + height == pytest.approx(1000, abs=2)
-
-
-def test_a_cell_of_the_picture_names_and_shows_its_sections(show: Show) -> None:
-    page = show()
-    page.evaluate("document.querySelector('#matrix').scrollIntoView()")
-    page.click("#matrix g rect:nth-child(3)")
-    label = page.evaluate("document.querySelector('#cell').textContent")
-    assert label == "§2 (no heading) and §1 Beginning: -0.10"
-    assert in_view(page, "#ls2")
-    assert in_view(page, "#rs1")
-
-
 def test_a_link_to_a_passage_opens_at_it(show: Show) -> None:
     page = show(fragment="#r4")
     wait_until(page, "document.querySelector('#status').textContent.startsWith('4 of 4')")

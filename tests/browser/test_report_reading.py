@@ -66,33 +66,11 @@ def test_what_differs_is_a_second_view(show: Show, by_hand: Make, page_log: Page
     assert page_log.complaints == []
 
 
-def test_light_is_light_and_dark_is_dark(show: Show) -> None:
-    page = show()
-    grounds = []
-    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-    for scheme in schemes:
-        page.emulate_media(color_scheme=scheme)
-        grounds.append(style(page, "#left", "backgroundColor"))
-    assert grounds == ["rgb(255, 254, 251)", "rgb(25, 28, 34)"]
-
-
 def test_kinds_differ_by_more_than_colour(show: Show) -> None:
     page = show()
     lines = [style(page, f".text mark.{kind}", "textDecorationStyle") for kind in "vps"]
     assert lines == ["solid", "dashed", "dotted"]
     assert "overline" in style(page, ".text mark.o", "textDecorationLine")
-
-
-def test_the_texts_are_side_by_side_and_scroll_apart(show: Show) -> None:
-    page = show()
-    left, right = box(page, "#left"), box(page, "#right")
-    assert left["right"] < right["left"]
-    assert left["top"] == right["top"] == 0
-    assert left["height"] == right["height"] == 900
-    before = page.evaluate("document.querySelector('#right').scrollTop")
-    page.evaluate("document.querySelector('#left').scrollTop = 1000")
-    assert page.evaluate("document.querySelector('#right').scrollTop") == before
-    assert page.evaluate("document.scrollingElement.scrollTop") == 0
 
 
 def test_lines_are_those_of_the_text(show: Show, by_hand: Make) -> None:
@@ -104,15 +82,6 @@ def test_lines_are_those_of_the_text(show: Show, by_hand: Make) -> None:
     assert box(page, "#left .text")["height"] > 4 * 27
 
 
-def test_numbers_are_not_copied_with_the_text(show: Show, words: Callable[..., str]) -> None:
-    page = show()
-    copied = page.evaluate(
-        "(() => { getSelection().selectAllChildren(document.querySelector('#left .text'));"
-        " return getSelection().toString(); })()"
-    )
-    assert copied.strip() == words(1500, seed=1).strip()
-
-
 @pytest.mark.parametrize("width", [320, 400, 700])
 def test_on_a_narrow_screen_everything_stands_in_one_column(show: Show, width: int) -> None:
     page = show()
@@ -120,15 +89,6 @@ def test_on_a_narrow_screen_everything_stands_in_one_column(show: Show, width: i
     places = [box(page, name) for name in ("#findings", "#left", "#right")]
     assert all(above["bottom"] <= below["top"] for above, below in pairwise(places))
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
-
-
-def test_at_medium_width_the_findings_are_above_the_texts(show: Show) -> None:
-    page = show()
-    page.set_viewport_size({"width": 900, "height": 800})
-    findings, left, right = (box(page, name) for name in ("#findings", "#left", "#right"))
-    assert findings["bottom"] <= left["top"] == right["top"]
-    assert left["right"] < right["left"]
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= 900
 
 
 def test_each_text_runs_in_its_direction(show: Show, by_hand: Make) -> None:
@@ -174,14 +134,6 @@ def test_printed_texts_have_numbers_and_no_controls(show: Show, by_hand: Make) -
         assert "2" in sheet
     assert "The same in other words" in sheets[0]
     assert not any("Previous" in sheet or "Keys" in sheet for sheet in sheets)
-
-
-def test_paper_is_white_though_the_screen_is_dark(show: Show) -> None:
-    page = show()
-    page.emulate_media(color_scheme="dark", media="print")
-    assert style(page, "html", "color") == "rgb(31, 33, 38)"
-    assert style(page, "#left", "overflowY") == "visible"
-    assert style(page, "#passages", "maxHeight") == "none"
 
 
 def test_roles_and_names_are_exposed(show: Show) -> None:

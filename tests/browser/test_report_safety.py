@@ -1,10 +1,7 @@
 """The page in a real browser: nothing leaves it, and nothing in the texts does anything."""
 
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison, Span
@@ -38,41 +35,6 @@ def use_everything(page: Page) -> None:
     page.click("#matrix g rect")
     page.set_viewport_size({"width": 500, "height": 800})
     page.evaluate("document.querySelector('details').open = true")
-
-
-@pytest.fixture
-def served(report: str) -> Iterator[tuple[str, list[str]]]:
-    """The address of the page on a server, and the paths that are requested of it."""
-    requested: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requested.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(report.encode())
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/report", requested
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_from_a_server_it_asks_for_no_icon_either(
-    page: Page, page_log: PageLog, served: tuple[str, list[str]]
-) -> None:
-    address, requested = served
-    page.goto(address)
-    use_everything(page)
-    assert requested == ["/report"]
-    assert page_log.complaints == []
 
 
 def test_the_policy_stops_what_would_come_in(show: Show) -> None:

@@ -21,16 +21,8 @@ ENCODERS = [
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
-            *(
-                "tiny-fp16",
-                "sentence_bert-fp32",
-                "han-fp32",
-                "dssm-fp32",
-                "terms-fp16",
-                "terms-int8",
-                "colde-fp16",
-                "colde-int8",
-            ),
+            *("tiny-fp16", "sentence_bert-fp32", "han-fp32", "dssm-fp32", "terms-fp16"),
+            *("terms-int8", "colde-fp16", "colde-int8"),
             *("ernie_doc-fp16", "ernie_doc-int8", "han-int8", "dssm-int8"),
             *("smash-fp32", "smash-fp16", "smash-int8", "arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
         )
