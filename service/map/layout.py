@@ -15,8 +15,7 @@ from encoder.arrays import Float32, Int64
 from index.vectors.faiss.ivf import neighbours_of
 
 NEIGHBOURS = 15
-MAX_LANDMARKS = 20_000  # documents that are laid out; more come between these
-_NEAREST, _SHARPNESS, _ROWS_A_CALL = 5, 20.0, 2_048
+_NEAREST, _SHARPNESS = 5, 20.0
 _GATHERED, _SPREAD = 100, 400  # steps, the first of them with all affinities exaggerated
 _EXAGGERATION = 12.0
 _FEWEST = 16  # documents; of fewer, each would be a neighbour of each
@@ -33,10 +32,6 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
         vectors: of documents; equal ones get different positions close to each other.
         advanced: is called with the share that is done, and stops the layout by raising.
     """
-    if len(vectors) > MAX_LANDMARKS:
-        chosen = np.linspace(0, len(vectors) - 1, MAX_LANDMARKS).astype(np.int64)
-        landmarks = vectors[chosen]
-        return _between(vectors, landmarks, lay_out(landmarks, advanced))
     positions = _start(vectors)
     if len(vectors) < _FEWEST:
         return positions
@@ -60,16 +55,19 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
     return positions
 
 
-def _between(vectors: Float32, landmarks: Float32, positions: Float32) -> Float32:
-    """Place documents amid the landmarks [L, D] that they are nearest to, at positions [L, 2]."""
-    placed = np.empty((len(vectors), 2), dtype=np.float32)
-    for start in range(0, len(vectors), _ROWS_A_CALL):
-        cosines = vectors[start : start + _ROWS_A_CALL] @ landmarks.T
-        near = np.argpartition(-cosines, _NEAREST, axis=1)[:, :_NEAREST]
-        weights = np.take_along_axis(cosines, near, axis=1)
-        weights = np.exp(_SHARPNESS * (weights - weights.max(axis=1, keepdims=True)))
-        middle = (positions[near] * weights[:, :, None]).sum(axis=1)
-        placed[start : start + _ROWS_A_CALL] = middle / weights.sum(axis=1)[:, None]
+def between(vectors: Float32, landmarks: Float32, positions: Float32) -> Float32:
+    """Place documents amid those that they are nearest to: positions Float32[N, 2].
+
+    Args:
+        vectors: Float32[N, D], of unit norm.
+        landmarks: Float32[L, D], of documents that are laid out, at positions Float32[L, 2].
+    """
+    cosines = vectors @ landmarks.T
+    near = np.argpartition(-cosines, _NEAREST, axis=1)[:, :_NEAREST]
+    weights = np.take_along_axis(cosines, near, axis=1)
+    weights = np.exp(_SHARPNESS * (weights - weights.max(axis=1, keepdims=True)))
+    middle = (positions[near] * weights[:, :, None]).sum(axis=1)
+    placed: Float32 = middle / weights.sum(axis=1)[:, None]
     return placed
 
 

@@ -12,14 +12,14 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.errors import IndexingError
 from index.store.document_store import DocumentStore
-from service.map.layout import lay_out
+from service.map.layout import between, lay_out
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
+MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
 SIDE = 2**16  # a coordinate is an integer below it
 MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the most frequent ones
 OTHER = -1  # the number of a value that is none of them
-_ALL = 2**62
-_ROWS_A_CALL = 10_000
+_ROWS_A_CALL = 2_048
 _MAX_CLUSTERS, _NAMED_BY, _WORDS = 24, 12, 3
 
 _LOG = logging.getLogger(__name__)
@@ -137,15 +137,13 @@ def make_map(
         before: an earlier map, whose places are kept if the documents have the same vectors.
         advanced: as of `lay_out`.
     """
-    change, ids, vectors = store.read_changes(0, _ALL)
-    documents = len(ids)
-    if documents > MAX_POINTS:
-        chosen = np.linspace(0, documents - 1, MAX_POINTS).astype(np.int64)
-        ids, vectors = ids[chosen], vectors[chosen]
+    change = store.changes_since(0)
+    documents, ids = len(change.added), _some(change.added, MAX_POINTS)
     if before is not None and np.array_equal(before.vector_ids, ids):
         places, of, clusters = before.places, before.of, before.clusters
     else:
-        places = quantised(lay_out(vectors, advanced))
+        ids, positions = _positions(store, ids, advanced)
+        places = quantised(positions)
         centres, labels = divide(places)
         of = labels.tolist()
         clusters = _named(store, ids, places, centres, labels)
@@ -164,6 +162,30 @@ def make_map(
         clusters=clusters,
         fields=colourings([summary.metadata for summary in shown]),
     )
+
+
+def _some(ids: Int64, most: int) -> Int64:
+    """Return at most so many ids, chosen evenly."""
+    if len(ids) <= most:
+        return ids
+    return ids[np.linspace(0, len(ids) - 1, most).astype(np.int64)]
+
+
+def _positions(
+    store: DocumentStore, ids: Int64, advanced: Callable[[float], None]
+) -> tuple[Int64, Float32]:
+    """Return the documents of these ids that are still there, and their positions [N, 2]."""
+    found, landmarks = store.vectors(_some(ids, MAX_LANDMARKS))
+    positions = lay_out(landmarks, advanced)
+    if len(ids) <= MAX_LANDMARKS:
+        return found, positions
+    every, placed = [], []
+    for start in range(0, len(ids), _ROWS_A_CALL):
+        part, vectors = store.vectors(ids[start : start + _ROWS_A_CALL])
+        every.append(part)
+        placed.append(between(vectors, landmarks, positions))
+        advanced(1.0)
+    return np.concatenate(every), np.concatenate(placed)
 
 
 def quantised(positions: Float32) -> Int64:
