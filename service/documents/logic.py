@@ -6,8 +6,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
@@ -24,6 +25,8 @@ from service.telemetry import observe_stage
 from service.threads import run_in
 
 MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
+_Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+_ORDERED: TypeAdapter[tuple[str, str | _Tokens, str]] = TypeAdapter(tuple[str, str | _Tokens, str])
 _FILTERS: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 _ATTEMPTS = 3  # to apply a change to the index
 
@@ -150,10 +153,10 @@ def list_documents(
     after, key = cursor, None
     if order != "id" and cursor:
         try:
-            of, key, after = json.loads(cursor)
-        except (TypeError, ValueError):
+            of, key, after = _ORDERED.validate_json(cursor)
+        except ValidationError:
             of = None
-        if of != order:
+        if of != order or isinstance(key, int) != order.endswith("size"):
             detail = f"is not a cursor of the order {order}"
             raise InvalidInputError([FieldError("", detail, parameter="cursor")])
     among = _selected(collection, where)

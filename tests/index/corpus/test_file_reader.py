@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,7 +72,10 @@ def test_rows_are_read_without_the_memory_of_earlier_files(tmp_path: Path) -> No
             assert pid_of(reader) != former
 
 
-def test_a_file_that_takes_too_much_memory_is_skipped(tmp_path: Path) -> None:
+def test_a_file_that_takes_too_much_memory_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.corpus.reader.FileReader", partial(FileReader, LIMITS))
     write(tmp_path / "a.txt", "First.")
     write(tmp_path / "b.pdf", HUNGRY_PDF)
     write(tmp_path / "c.pdf", pdf(["Third."]))
@@ -80,7 +84,7 @@ def test_a_file_that_takes_too_much_memory_is_skipped(tmp_path: Path) -> None:
     assert isinstance(first, Document)
     assert isinstance(second, SkippedInput)
     assert second.where == "b.pdf"
-    assert "takes more than 2048 MiB of memory to read" in second.reason
+    assert "takes more than 768 MiB of memory to read" in second.reason
     assert isinstance(third, Document)
     assert (first.id, third.id, third.text) == ("a.txt", "c.pdf", "Third.")
 
