@@ -102,7 +102,7 @@ def assert_in_order(tokenizer: BlockTokenizer, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x" * 1_000_000, "漢" * 200_000, "word " * 200_000, "a\ud800b \udfff", "a\x00b"]
+    "text", ["x" * 300_000, "漢" * 60_000, "word " * 60_000, "a\ud800b \udfff", "a\x00b"]
 )
 def test_hostile_texts_are_read_in_order(tokenizer: BlockTokenizer, text: str) -> None:
     assert_in_order(tokenizer, text)

@@ -116,9 +116,8 @@ def test_nothing_to_read_is_refused() -> None:
         block_vectors_task(collate([document]), AlignmentProjection(space_of(16, 5)))
 
 
-@pytest.mark.parametrize(
-    ("kept", "layers", "pooled"), [pytest.param("0", 1, 0, marks=pytest.mark.slow), (POOLED, 2, 1)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kept", "layers", "pooled"), [("0", 1, 0), (POOLED, 2, 1)])
 def test_a_checkpoint_is_made_smaller_from_texts_alone(
     longmatch: Run, tiny_checkpoint: Path, tmp_path: Path, kept: str, layers: int, pooled: int
 ) -> None:

@@ -111,9 +111,11 @@ def by_blocks(store: DocumentStore, name: str, text: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("size", "every"),
     [
-        (1_200, 2),
         (5_000, 1),
-        *(pytest.param(5_000, every, marks=pytest.mark.slow) for every in (2, 3)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1_200, 2), (5_000, 2), (5_000, 3))
+        ),
     ],
 )
 def test_a_licence_decides_nothing(
