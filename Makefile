@@ -27,7 +27,7 @@ fast: $(VENV)/testing
 # Tests that measure time come after the others, one after another. A process that takes ten minutes
 # for one test shows where it waits, and ends; in a sweep a test may.
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 LIMIT = $(if $(SWEEP),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
 tests:
 	$(PYTEST) $(SWEEP) -m "not serial" $(PARALLEL) $(LIMIT)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.test_page_access import PHONE
-from tests.kit.browser import complaints_of_axe
+from tests.kit.browser import complaints_of_axe, wait_until
 from tests.kit.process_fixtures import Server, serving
 from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find, titles
 
@@ -54,7 +54,7 @@ def test_back_and_forward_close_and_open_the_list(search_page: Page) -> None:
     search_page.wait_for_selector(ROWS)
     search_page.keyboard.press("Escape")
     search_page.wait_for_selector("#browse", state="hidden")
-    assert "#browse" not in search_page.url
+    wait_until(search_page, "location.hash === ''")  # just after it is hidden
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

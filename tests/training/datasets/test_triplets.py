@@ -7,6 +7,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
+from tests.kit.corpora import json_lines, write
 from training.datasets.convert import convert_dataset
 
 TRIPLETS = {
@@ -20,10 +21,8 @@ TRIPLETS = {
 
 
 def write_triplets(folder: Path, lines: dict[str, list[dict[str, str]]]) -> Path:
-    folder.mkdir()
     for name, some in lines.items():
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in some)
-        (folder / name).write_text(text, encoding="utf-8")
+        write(folder / name, json_lines(some))
     return folder
 
 
