@@ -20,16 +20,17 @@ def mounts(service: dict[str, Any]) -> dict[str, str]:
     return {part[1]: part[0] for part in split if part[0].startswith(".") and part[2] == "ro"}
 
 
-def test_services_are_pinned_bounded_and_without_rights(compose: dict[str, Any]) -> None:
+def test_services_have_pins_limits_and_no_rights(compose: dict[str, Any], root: Path) -> None:
     for name, service in compose["services"].items():
         assert "build" in service or RELEASE_TAG.fullmatch(service["image"].partition(":")[2]), name
         assert service["mem_limit"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["cap_drop"] == ["ALL"], name
-        assert service["read_only"] is True, name
-        assert service["restart"] == "unless-stopped", name
+        assert (service["read_only"], service["restart"]) == (True, "unless-stopped"), name
         for port in service.get("ports", []):
             assert port.startswith(LOOPBACK[: 2 if name == "longmatch" else 1]), name
+    assert compose["services"]["longmatch"]["mem_limit"] == "4g"
+    assert "(`mem_limit`) is 4 GB" in (root / "docs/operations.md").read_text(encoding="utf-8")
 
 
 def test_what_is_mounted_exists_and_is_read_only(compose: dict[str, Any], root: Path) -> None:

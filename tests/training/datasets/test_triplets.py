@@ -44,7 +44,6 @@ def test_a_triplet_is_a_matching_pair_and_another(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ({"A": "a", "B": "b", "C": "c", "label": "A"}, "test.json:1: the label is 'A', not B or C"),
-        ({"A": "a", "B": "b", "C": "c"}, "test.json:1: label: is missing"),
         ({"A": "a", "B": "b", "label": "B"}, "test.json:1: C: is missing"),
         ({"A": "", "B": "b", "C": "c", "label": "B"}, "test.json:1: A: text: is empty"),
         (None, "test.json: holds no triplet"),
