@@ -67,7 +67,7 @@ class SentenceModel:
         width: of the vector of a token.
         before: token ids before the text of a block: special tokens and the prompt.
         after: token ids after it.
-        static: whether a token has one vector, whatever stands beside it.
+        static: whether a token has the same vector in every text.
     """
 
     graphs: Mapping[str, str]

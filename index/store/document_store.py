@@ -255,9 +255,9 @@ class DocumentStore:
                     continue
                 for name, value in stored_metadata(self.name, document_id, metadata).items():
                     every = value if isinstance(value, list) else [value]
-                    told = {(type(one), one) for one in every if isinstance(one, Scalar)}
-                    having[name] += bool(told)
-                    counted[name].update(told)
+                    distinct = {(type(item), item) for item in every if isinstance(item, Scalar)}
+                    having[name] += bool(distinct)
+                    counted[name].update(distinct)
         telling = [
             name
             for name, _ in having.most_common()

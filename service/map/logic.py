@@ -250,7 +250,7 @@ def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def colourings(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Colouring]:
-    """Return by which fields documents can be told apart, the most frequent fields first.
+    """Return the fields that distinguish documents, the most frequent fields first.
 
     Of a list the first element counts. A field whose values all differ tells nothing.
     """

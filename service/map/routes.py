@@ -90,7 +90,7 @@ async def get_map(
     found, progress = await run_in(readers, collection.map.read, collection.data.store)
     if field is not None and progress is None and field not in found.fields:
         named = ", ".join(found.fields) or "none"
-        detail = f"no document can be told apart by it; those that can be given: {named}"
+        detail = f"it distinguishes no documents; those that do: {named}"
         raise InvalidInputError([FieldError("", detail, parameter="field")])
     headers = {"Cache-Control": "no-cache"}
     if progress is None:

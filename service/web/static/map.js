@@ -11,7 +11,7 @@ const REACH = 12; // pixels from the pointer to a point
 const CLOSEST = 400; // times as large as the whole map
 const MOVED = 4; // pixels that make a press a drag
 const SVG = "http://www.w3.org/2000/svg";
-// Of middle brightness, told apart on both backgrounds; the last is for what has no colour.
+// Of middle brightness, distinct on both backgrounds; the last is for what has no colour.
 const COLOURS = ["#3f78d8", "#d9722e", "#2f9e5f", "#c74a86", "#8b6fd6", "#a8862a", "#1f9bb0",
   "#cf4b45", "#6a8f2d", "#9c6b4f", "#5b67a8", "#888d96"];
 
