@@ -1,9 +1,8 @@
 """The contract of followers: what is derived equals what is stored, whatever was killed or lost."""
 
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.kit.paragraphs import assert_rebuild_is_equal, derived, entry_of, fam
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
 FOLLOWERS = ["lexical", "families", "alignment"]
-REPOSITORY = Path(__file__).parents[2]
 
 Get = Callable[[DocumentStore], Follower]
 
@@ -150,21 +148,19 @@ def test_a_failed_step_is_made_up_for(
         assert not follower(store).behind
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.index.test_followers import FIRST, entry_of, open_at
-store = open_at(Path(sys.argv[1]))
-name, step, when = sys.argv[2:]
-follower = getattr(store, name)
-done = getattr(follower, step)
-def kill(*given):
-    if when == "after":
-        done(*given)
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(follower, step, kill)
-store.delete(["copy"]) if step == "_remove" else store.put([entry_of("late", FIRST)])
-"""
+def write_and_die(path: Path, name: str, step: str, when: str) -> None:
+    """Write to the store, and be killed before or after a step of a follower."""
+    store = open_at(path)
+    follower = getattr(store, name)
+    done = getattr(follower, step)
+
+    def kill(*given: object) -> None:
+        if when == "after":
+            done(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(follower, step, kill)
+    store.delete(["copy"]) if step == "_remove" else store.put([entry_of("late", FIRST)])
 
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
@@ -172,10 +168,13 @@ store.delete(["copy"]) if step == "_remove" else store.put([entry_of("late", FIR
 def test_a_kill_loses_nothing(path: Path, follower: Get, step: str, when: str) -> None:
     with closing(open_at(path)) as store:
         name = next(key for key, value in vars(store).items() if value is follower(store))
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), name, step, when], cwd=REPOSITORY, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL
+    # A new process would take a second to import what this one has.
+    if (child := os.fork()) == 0:
+        try:
+            write_and_die(path, name, step, when)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     family = {"first", "edited"} if step == "_remove" else {"first", "copy", "edited", "late"}
     with closing(open_at(path)) as store:
         assert families_in(store) == {frozenset(family)}

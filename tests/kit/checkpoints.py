@@ -30,11 +30,15 @@ SOURCES = (
     *("encoder/*.py", "encoder/terms/*.py", "encoder/reranker/*.py"),
     *("training/batch.py", "training/term_channel.py", "training/trained_checkpoint.py"),
     *("training/export/*.py", "training/models/*.py"),
-    "tests/kit/make_checkpoints.py",
+    *("tests/kit/make_checkpoints.py", "tests/kit/sentence_models.py"),
 )
-LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "torch")
+LIBRARIES = (
+    *("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "sentence-transformers"),
+    *("tokenizers", "torch", "transformers"),
+)
 OLD_SECONDS = 7 * 86_400
 RERANKER = "reranker"  # whose golden batch is of pairs
+SENTENCE_MODEL = "sentence-"  # and its name
 
 
 def sources_digest(root: Path = ROOT) -> str:
@@ -74,6 +78,12 @@ class CheckpointCache:
         """Write a checkpoint into a new folder."""
         import torch
 
+        if name.startswith(SENTENCE_MODEL):
+            from tests.kit.sentence_models import make_sentence_model
+
+            with torch.random.fork_rng():
+                make_sentence_model(target, name.removeprefix(SENTENCE_MODEL))
+            return
         from tests.kit.make_checkpoints import MAKERS, shorten_golden_batch
 
         with torch.random.fork_rng():  # tests get the random numbers they would get without this
@@ -139,11 +149,9 @@ def tiny_baseline(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Pat
 
 
 @pytest.fixture(scope="session")
-def sentence_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def sentence_model(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return a folder that sentence-transformers saved, by its name; do not change it."""
-    from tests.kit.sentence_models import make_sentence_model
-
-    return cache(lambda name: make_sentence_model(tmp_path_factory.mktemp(name), name))
+    return cache(lambda name: copy_checkpoint(f"{SENTENCE_MODEL}{name}"))
 
 
 @pytest.fixture(scope="session")

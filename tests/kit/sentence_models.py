@@ -42,13 +42,14 @@ PROMPTS = {"query": "query: ", "document": "passage: "}
 _WIDTH = 32
 
 
-def make_sentence_model(folder: Path, name: str) -> Path:
+def make_sentence_model(folder: Path, name: str) -> None:
     """Write a sentence-transformers folder of one of `KINDS`, or of a static model."""
     if name == "static":
-        return _make_static_model(folder / name)
+        _make_static_model(folder)
+        return
     kind, pieces, pooling = KINDS[name]
     tokenizer = _tokenizer(pieces)
-    raw = folder / "raw"
+    raw = folder.with_name("raw")
     tokenizer.save_pretrained(raw)
     torch.manual_seed(len(kind))
     sizes: dict[str, Any] = {
@@ -73,19 +74,17 @@ def make_sentence_model(folder: Path, name: str) -> Path:
         prompts=PROMPTS,
         device="cpu",
     )
-    model.save(str(folder / name), create_model_card=False)
+    model.save(str(folder), create_model_card=False)
     if name == "onnx":
-        add_graph(folder / name)
-    return folder / name
+        _replace_weights(folder)
 
 
-def _make_static_model(folder: Path) -> Path:
+def _make_static_model(folder: Path) -> None:
     torch.manual_seed(6)
     tokenizer = _tokenizer("wordpiece")
     table = StaticEmbedding(tokenizer, embedding_weights=torch.randn(len(tokenizer), _WIDTH))
     model = SentenceTransformer(modules=[table, Normalize()], prompts=PROMPTS, device="cpu")
     model.save(str(folder), create_model_card=False)
-    return folder
 
 
 class _TokenVectors(nn.Module):
@@ -98,8 +97,8 @@ class _TokenVectors(nn.Module):
         return vectors
 
 
-def add_graph(folder: Path) -> None:
-    """Write the graph of a model, and leave it no other weights."""
+def _replace_weights(folder: Path) -> None:
+    """Write the graph of a model, and put its weights beside it, where nobody reads them."""
     (folder / "onnx").mkdir()
     ids = torch.ones((2, 8), dtype=torch.int64)
     export_graph(
@@ -109,7 +108,7 @@ def add_graph(folder: Path) -> None:
         ["last_hidden_state"],
         folder / "onnx" / "model.onnx",
     )
-    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").rename(folder / "onnx" / "torch.safetensors")
 
 
 def _tokenizer(pieces: str) -> PreTrainedTokenizerFast:

@@ -14,7 +14,7 @@ REPOSITORY = SCRIPT.parents[2]
 OPERATIONS = ("publish", "backup", "archive", "restore", "swap", "make", "remove")
 FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
 FEWER = [
-    *(("publish", "torn"), ("backup", "torn"), ("archive", "ENOSPC"), ("restore", "torn")),
+    *(("publish", "torn"), ("backup", "torn"), ("restore", "torn")),
     *(("swap", "killed"), ("make", "killed"), ("remove", "EIO")),
 ]
 # Every failure of every operation is for the sweep: each takes some seconds.
