@@ -3,8 +3,8 @@
     python -m benchmarks.models PLAN CORPUS --bert FOLDER -o FOLDER
 
 PLAN is a TOML file of models, rates, seeds and budgets, or the name of a shipped one. Every model
-is pretrained where the plan says so, trained with each of its rates, then with the best rate and
-every seed, and measured. If it is stopped, the same command resumes.
+is pretrained with every seed where the plan says so, trained with each of its rates, then with the
+best rate and every seed, and measured. If it is stopped, the same command resumes.
 """
 
 import json
@@ -158,13 +158,18 @@ def _measure_all(experiment: Experiment, console: Console) -> dict[str, Any]:
     steps = {
         model.key: steps_of(experiment, model, prepared[model.key], console) for model in models
     }
-    pretrained = {model.key: pretrain(experiment, model, console) for model in models}
+    seeds = experiment.plan.seeds
+    pretrained = {
+        model.key: [pretrain(experiment, model, seed, console) for seed in seeds]
+        for model in models
+        if model.pretraining is not None
+    }
     rows, vectors = {}, {}
     for model in models:
         chosen, row = _train_model(
             experiment, model, prepared[model.key], steps[model.key], truth, console
         )
-        rows[model.key] = row | {"pretraining": pretrained[model.key]}
+        rows[model.key] = row | {"pretraining": pretrained.get(model.key, [])}
         vectors[model.name] = [
             vectors_of(experiment, run, prepared[model.key], console) for run in chosen
         ]

@@ -92,10 +92,10 @@ class Experiment:
             alone = CorpusFiles(files.corpus, pairs=files.pairs, splits=files.splits)
         return (alone, *self.texts)
 
-    def start(self, model: PlannedModel, seed: int | None) -> Path:
-        """Return the checkpoint that a model starts from; without a seed the pretrained one."""
-        name = "pretrained" if seed is None else f"seed-{seed}"
-        return self.work / "starts" / f"{model.key}-{name}"
+    def start(self, model: PlannedModel, seed: int, *, pretrained: bool = False) -> Path:
+        """Return the checkpoint that a model starts from."""
+        name = f"{model.key}-pretrained" if pretrained else model.key
+        return self.work / "starts" / f"{name}-seed-{seed}"
 
     def recipe(self, name: str) -> Path:
         """Return the recipe of a run, a pretraining or the creation of a checkpoint."""

@@ -209,9 +209,9 @@ def training_table(
     return merge(merge(plan.training, model.training), fixed)
 
 
-def pretraining_table(plan: Plan, model: PlannedModel, *, steps: int) -> dict[str, Any]:
+def pretraining_table(plan: Plan, model: PlannedModel, *, seed: int, steps: int) -> dict[str, Any]:
     """Return the recipe of the pretraining of a model, as a table."""
-    fixed = _fixed(plan, f"{model.key}-pretraining", plan.seeds[0], steps)
+    fixed = _fixed(plan, f"{model.key}-pretraining", seed, steps)
     return merge(merge(plan.pretraining, model.pretraining or {}), fixed)
 
 
@@ -289,7 +289,7 @@ def _check_model(plan: Plan, model: PlannedModel) -> None:
     if plan.pretraining_budget is None:
         raise TrainingRecipeError("pretraining: takes a pretraining_budget of the plan")
     _check_set("pretraining", (plan.pretraining, model.pretraining), ("warm_up",))
-    table = pretraining_table(plan, model, steps=1)
+    table = pretraining_table(plan, model, seed=plan.seeds[0], steps=1)
     pretraining = _parsed("pretraining", lambda: parse_training_recipe(table))
     if not pretrains(pretraining):
         raise TrainingRecipeError(

@@ -162,7 +162,7 @@ def open_training_start(experiment: Experiment, run: Run) -> Checkpoint:
     """Open what a run starts from: the pretrained checkpoint of its model, or a new one."""
     if run.model.pretraining is None:
         return open_start(experiment, run.model, run.seed)
-    return load_checkpoint(experiment.start(run.model, None))
+    return load_checkpoint(experiment.start(run.model, run.seed, pretrained=True))
 
 
 def steps_of(
@@ -183,30 +183,33 @@ def steps_of(
     return _measured_steps(experiment, model.key, plan.budget, runs, train, console)
 
 
-def pretrain(experiment: Experiment, model: PlannedModel, console: Console) -> Cell | None:
+def pretrain(
+    experiment: Experiment, model: PlannedModel, seed: int, console: Console
+) -> Cell | None:
     """Pretrain a model where the plan says so, resume it, or return what was kept of it.
 
-    The training part of the corpus is read, and the other texts of the experiment. The weights
-    begin with the first seed, and every run of the model begins with the result.
+    The training part of the corpus is read, and the other texts of the experiment. The runs of
+    the model with this seed begin with the result.
     """
     if model.pretraining is None:
         return None
-    name, plan = f"{model.key}-pretraining", experiment.plan
+    plan = experiment.plan
     assert plan.pretraining_budget is not None, "checked with the plan"
-    budget = plan.pretraining_budget
+    budget, job = plan.pretraining_budget, f"{model.key}-pretraining"
+    name = f"{job}-seed-{seed}"
 
     def make() -> Cell:
-        start = open_start(experiment, model, plan.seeds[0])
+        start = open_start(experiment, model, seed)
         data, sources = _read_texts(experiment, model, start, console)
 
         def train(name: str, steps: int, progress: RunLines) -> Trained:
-            table = pretraining_table(plan, model, steps=steps)
+            table = pretraining_table(plan, model, seed=seed, steps=steps)
             return _train(experiment, name, table, start, data, sources, progress)
 
-        steps = _measured_steps(experiment, name, budget, 1, train, console)
+        steps = _measured_steps(experiment, job, budget, 1, train, console)
         console.print(f"{name}: {steps} steps")
         trained = train(name, steps, RunLines(console))
-        directory = experiment.start(model, None)
+        directory = experiment.start(model, seed, pretrained=True)
         shutil.rmtree(directory, ignore_errors=True)
         _keep_checkpoint(
             directory,
@@ -215,6 +218,7 @@ def pretrain(experiment: Experiment, model: PlannedModel, console: Console) -> C
             ),
         )
         return _reported(trained) | {
+            "seed": seed,
             "steps": steps,
             "documents": sum(len(source.rows) for source in sources),
         }
@@ -314,7 +318,9 @@ def _read_texts(
 ) -> tuple[Sequence[TrainingCorpus], Sequence[TrainingSource]]:
     """Cut all texts into blocks of tokens, once for all models that cut them in the same way."""
     key = fingerprint(asdict(archive_key(start, tokens_only=True)))[:16]
-    recipe = parse_training_recipe(pretraining_table(experiment.plan, model, steps=1))
+    recipe = parse_training_recipe(
+        pretraining_table(experiment.plan, model, seed=experiment.plan.seeds[0], steps=1)
+    )
     progress, read = JobLines(console), []
     for number, files in enumerate(experiment.pretraining_files):
         # The first one is what training reads, too.

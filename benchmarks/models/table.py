@@ -96,15 +96,15 @@ def _figures(result: Mapping[str, Any], name: str) -> list[str]:
 
 def _pretraining(result: Mapping[str, Any]) -> Iterator[str]:
     """Format what pretraining did, if a model was pretrained."""
-    found = {model["name"]: model["pretraining"] for model in result["models"].values()}
+    columns = ("seed", "documents", "steps", "best_step", "before", "best")
     rows = [
-        [name, run["documents"], run["steps"], run["best_step"], run["before"], run["best"]]
-        for name, run in found.items()
-        if run is not None
+        [model["name"], *(run[column] for column in columns)]
+        for model in result["models"].values()
+        for run in model["pretraining"]
     ]
     if rows:
-        yield "## Pretraining\n\nOnce for each model, on texts alone; loss of held-out documents"
-        yield markdown_table(["", "documents", "steps", "best step", "before", "best"], rows)
+        yield "## Pretraining\n\nOn texts alone; loss of held-out documents"
+        yield markdown_table(["", *(column.replace("_", " ") for column in columns)], rows)
 
 
 def _rates(result: Mapping[str, Any]) -> Iterator[str]:
