@@ -263,7 +263,7 @@ def record_state(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
-        opened.metrics.standing_lag.set(opened.standing.lag_seconds)
+        opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
 
 
 def degraded_parts(engine: Engine) -> list[str]:

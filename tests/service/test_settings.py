@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import SettingsError
-from service.settings import REMOVED_SETTINGS, Settings, check_environment
+from service.settings import Settings, check_environment
 
 
 def test_every_setting_says_what_it_means() -> None:
@@ -43,18 +43,6 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_makes_no_sense_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         Settings(**{name: value})
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in REMOVED_SETTINGS if name[10:].lower() not in Settings.model_fields]
-)
-def test_a_removed_setting_is_refused_with_what_holds(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(name, "20")
-    with pytest.raises(SettingsError) as refused:
-        Settings()
-    assert str(refused.value) == f"{name} is not a setting any more: {REMOVED_SETTINGS[name]}"
 
 
 @pytest.mark.parametrize("name", ["LONGMATCH_MAX_QUEUE_TOKEN", "longmatch_max_queue_token"])

@@ -224,11 +224,6 @@ def test_data_remember_their_encoder(
     monkeypatch.delenv("LONGMATCH_ENCODER")
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
     assert longmatch("match", corpus / "rivers.md").status == 0
-    former = longmatch("match", corpus / "rivers.md", "--checkpoint", tiny_colde)
-    assert (former.status, "--checkpoint: is now --encoder" in former.err) == (2, True)
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "best")
-    former = longmatch("match", corpus / "rivers.md")
-    assert (former.status, "is now LONGMATCH_ENCODER" in former.err) == (2, True)
 
 
 def test_index_then_match(longmatch: Run, corpus: Path) -> None:
