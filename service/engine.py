@@ -155,8 +155,7 @@ class Collection:
     @property
     def served(self) -> ServedDirectory:
         """What search processes know it by."""
-        present = self.scoring.present
-        return ServedDirectory(self.number, self.data, present.fusion, present.calibrator)
+        return ServedDirectory(self.number, self.data, self.scoring.present)
 
 
 @dataclass(frozen=True, slots=True)

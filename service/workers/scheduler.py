@@ -47,7 +47,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class EncodeScheduler:
-    """Encodes the sentence blocks of all requests in fair order."""
+    """Encodes the sentence blocks of all requests in fair order.
+
+    Attributes:
+        reserve: tokens of the queue, see `BlockQueue.reserve`.
+    """
 
     def __init__(
         self,
@@ -81,8 +85,9 @@ class EncodeScheduler:
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=_expire,
+            on_expired=partial(_fail_all, error=DeadlinePassedError),
         )
+        self.reserve = self._queue.reserve
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
             for number in range(1 if encoder.batch_tokens else encoder.threads)
@@ -103,22 +108,6 @@ class EncodeScheduler:
     def set_initial_rate(self, tokens_per_second: float) -> None:
         """Set how fast one thread encodes, which admission uses until work is measured."""
         self._measure(tokens_per_second, 1.0)
-
-    def reserve(
-        self,
-        tokens: int,
-        *,
-        background: bool = False,
-        deadline: float = math.inf,
-        client: str | None = None,
-    ) -> Reservation:
-        """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
-
-        A single request, however large it seems, is admitted to an empty queue. Background work is
-        never rejected, takes no room from requests and yields to them. The deadline is one by
-        `time.monotonic`; nothing is computed after it. The client is whose request it is.
-        """
-        return self._queue.reserve(tokens, background=background, deadline=deadline, client=client)
 
     async def encode(
         self,
@@ -177,12 +166,9 @@ class EncodeScheduler:
 
     def close(self) -> None:
         """Stop the workers; callers that still wait get ShuttingDownError."""
-        self._stop(ShuttingDownError)
+        _fail_all(self._queue.close(ShuttingDownError), ShuttingDownError)
         for thread in self._threads:
             thread.join()
-
-    def _stop(self, error: Callable[[], ServiceError]) -> None:
-        _fail_all(self._queue.close(error), error)
 
     def _work(self) -> None:
         lower_priority()
@@ -196,7 +182,8 @@ class EncodeScheduler:
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
-            self._stop(partial(NotReadyError, "an encoder thread died"))
+            died = partial(NotReadyError, "an encoder thread died")
+            _fail_all(self._queue.close(died), died)
 
     def _compute(self, blocks: Sequence[Block]) -> int:
         """Encode the blocks of one call; return the tokens that were encoded."""
@@ -269,10 +256,6 @@ def _encoding_error(cause: Exception) -> ServiceError:
     error = NotReadyError("the encoder's server fails") if waiting else EncodingFailedError()
     error.__cause__ = cause
     return error
-
-
-def _expire(tasks: Iterable[EncodeTask]) -> None:
-    _fail_all(tasks, DeadlinePassedError)
 
 
 def _fail_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:
