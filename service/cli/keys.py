@@ -23,7 +23,8 @@ _DAYS = 36_500
 def create_key(
     name: Annotated[str, typer.Argument(help="Whose key it is; for lists and logs.")],
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="May be repeated; read by default.")
+        list[str] | None,
+        typer.Option(help=f"{', '.join(SCOPES)}; may be repeated, read by default."),
     ] = None,
     expires_days: Annotated[
         int | None, typer.Option(min=1, max=_DAYS, help="Invalid after; by default never.")
@@ -38,7 +39,7 @@ def create_key(
     From the first key on, every request to a server of this data directory needs one.
     """
     check_output_folder(data, "--data")
-    scopes: frozenset[Scope] = frozenset(scope or ["read"])
+    scopes = frozenset(_scope(name) for name in scope or ["read"])
     expires = None
     if expires_days is not None:
         expires = datetime.now(UTC) + timedelta(days=expires_days)
@@ -86,3 +87,10 @@ def revoke_key(
     if read_keys(data / KEY_FILE) is None:
         raise OptionError("KEY_ID", f"{data / KEY_FILE} does not exist")
     change_keys(data / KEY_FILE, remove)
+
+
+def _scope(given: str) -> Scope:
+    for scope in SCOPES:
+        if scope == given:
+            return scope
+    raise OptionError("--scope", f"{given!r} is none of {', '.join(SCOPES)}")

@@ -51,6 +51,7 @@ class EncodeScheduler:
 
     Attributes:
         reserve: tokens of the queue, see `BlockQueue.reserve`.
+        cache: of block vectors, if there is one.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class EncodeScheduler:
             raise ValueError("block vectors of a recurrent encoder cannot be cached")
         self._encoder = encoder
         self._metrics = metrics
-        self._cache = cache
+        self.cache = cache
         self._queue = BlockQueue(
             max_queue_tokens,
             batch_tokens=encoder.batch_tokens,
@@ -128,13 +129,13 @@ class EncodeScheduler:
         if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
         tasks = await self._create_tasks(documents, owner)
-        if self._cache is not None:
+        if self.cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
         encoded = await asyncio.gather(*(task.waiter for task in tasks))
-        if self._cache is not None:
+        if self.cache is not None:
             for task in tasks:
-                self._cache.put(task.blocks, task.vectors, task.rows, owner)
+                self.cache.put(task.blocks, task.vectors, task.rows, owner)
         return encoded
 
     async def _create_tasks(
@@ -146,8 +147,8 @@ class EncodeScheduler:
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
         known = [frozenset[int]()] * len(blocks)
-        if self._cache is not None:
-            known = await self._cache.get(blocks, vectors, owner)
+        if self.cache is not None:
+            known = await self.cache.get(blocks, vectors, owner)
         submitted = time.perf_counter()
         return [
             EncodeTask(

@@ -139,7 +139,7 @@ def test_it_learns_nothing_of_texts_that_others_stored(
     body = {"documents": [{"id": "secret", **secret}]}
     assert ask("POST", "/index", body, to="laws").json()["timings"] == {}
     blocks = counted(engine, BLOCKS)
-    wait_until(lambda: engine.encode_cache.written >= blocks)
+    wait_until(lambda: engine.scheduler.cache.written >= blocks)
 
     def encoded(name: str) -> float:
         before = counted(engine, BLOCKS)
