@@ -203,11 +203,6 @@ class Collections:
             raise NotReadyError(member.reason)
         return member
 
-    def has(self, collection: Collection) -> bool:
-        """Return whether a collection is still served."""
-        with self._changed:
-            return self._members.get(collection.name) is collection
-
     def put(self, member: Collection | UnopenedCollection) -> None:
         """Serve a collection from now on, instead of the one of its name, if there is one."""
         with self._changed:

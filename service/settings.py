@@ -8,8 +8,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
@@ -24,8 +31,19 @@ PREFIX = "LONGMATCH_"
 _FOREIGN = re.compile(
     r"LONGMATCH_(TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
 )
-_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
-_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
+_NO_HOST = "no host name: give names or addresses without scheme and port"
+# Names that a setting takes, and what is said where a host may be a network, too, and is neither.
+_HOST_FORMS = {
+    "allowed_hosts": (
+        re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+"),
+        "",
+    ),
+    "trusted_proxies": (re.compile("(?!)"), "no address and no network"),
+    "webhook_hosts": (
+        re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*"),
+        "no name, no address and no network",
+    ),
+}
 
 
 def _split(value: object) -> object:
@@ -36,6 +54,14 @@ def _split(value: object) -> object:
 
 def _text(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
+
+
+def _is_network(host: str) -> bool:
+    try:
+        ipaddress.ip_network(host)
+    except ValueError:
+        return False
+    return True
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
@@ -264,49 +290,13 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
+    @field_validator("allowed_hosts", "trusted_proxies", "webhook_hosts")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the environment alone: looking for files as well takes as long again."""
-        return init_settings, env_settings
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not _HOST_NAME.fullmatch(name):
-                raise ValueError(
-                    f"{name!r} is no host name: give names or addresses without scheme and port"
-                )
-        return value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for address in value:
-            try:
-                ipaddress.ip_network(address)
-            except ValueError as error:
-                raise ValueError(f"{address!r} is no address and no network: {error}") from error
-        return value
-
-    @field_validator("webhook_hosts")
-    @classmethod
-    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _hosts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        names, otherwise = _HOST_FORMS[str(info.field_name)]
         for host in value:
-            try:
-                ipaddress.ip_network(host)
-            except ValueError as error:
-                if not _WEBHOOK_HOST.fullmatch(host):
-                    raise ValueError(
-                        f"{host!r} is no name, no address and no network: {error}"
-                    ) from error
+            if not names.fullmatch(host) and not (otherwise and _is_network(host)):
+                raise ValueError(f"{host!r} is {otherwise or _NO_HOST}")
         return value
 
     @model_validator(mode="after")

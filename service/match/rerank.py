@@ -82,19 +82,19 @@ async def _rerank(
     texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
     text = text_below(query.title, query.text)
-    scored = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
+    logits, seconds = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
     fitted = probability_map_of(collection, mode)
-    if complete := len(scored.logits) == len(first):
-        ordered = _order(pool, mode, fitted, first, scored.logits)
+    if complete := len(logits) == len(first):
+        ordered = _order(pool, mode, fitted, first, logits)
         hits = (*ordered, *hits[options.candidates :])
     receipt = RerankReceipt(
         reranked=complete,
         candidates=len(first),
-        rescored=len(scored.logits),
+        rescored=len(logits),
         reranker=pool.reranker.name,
         calibration=None if fitted is None else pool.reranker.rule.version,
     )
-    taken = {**found.seconds, "rerank": scored.seconds}
+    taken = {**found.seconds, "rerank": seconds}
     return replace(_with_hits(found, hits), seconds=taken, rerank=receipt)
 
 

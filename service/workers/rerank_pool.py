@@ -48,14 +48,6 @@ class RerankReceipt:
     calibration: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RerankScores:
-    """The logits of the candidates that were scored, and the seconds that it took."""
-
-    logits: tuple[float, ...]
-    seconds: float
-
-
 class RerankPool:
     """A reranker with its threads."""
 
@@ -69,11 +61,14 @@ class RerankPool:
         """Stop; calls that have not started are never made."""
         self._pool.shutdown(cancel_futures=True)
 
-    async def score(self, query: str, texts: Sequence[str], seconds: float) -> RerankScores:
+    async def score(
+        self, query: str, texts: Sequence[str], seconds: float
+    ) -> tuple[list[float], float]:
         """Score texts together with a query until the time is up.
 
         Returns:
-            The logits of those that were scored, in their order: of all, if there was time.
+            The logits of those that were scored, in their order: of all, if there was time; and the
+            seconds that it took.
         """
         logits: dict[int, float] = {}
         todo = iter(enumerate(texts))
@@ -92,7 +87,7 @@ class RerankPool:
         self._metrics.reranked_pairs.inc(len(logits))
         if len(logits) < len(texts):
             self._metrics.rerank_out_of_time.inc()
-        return RerankScores(tuple(logits[number] for number in sorted(logits)), taken)
+        return [logits[number] for number in sorted(logits)], taken
 
     def _score_one(self, first: SentenceGraphText, text: str) -> float:
         return self.reranker.score(first, self.reranker.read(text))
