@@ -16,6 +16,9 @@ from fastapi import FastAPI
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.encoder import Encoder
+from encoder.opening import open_encoder
 from service.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
@@ -163,6 +166,22 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
         own["scoring"].present = replace(own["scoring"].present, **scored)
     other.collections.put(replace(engine.default, engine=other, **own))
     return other
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _encoders_are_opened_once() -> Iterator[None]:
+    """Let services with the same encoder share it: to open one is a third of a start."""
+    opened: dict[str, Encoder] = {}
+
+    def open_shared(checkpoint: Checkpoint, **options: Any) -> Encoder:
+        key = f"{checkpoint} {options}"
+        if key not in opened:
+            opened[key] = open_encoder(checkpoint, **options)
+        return opened[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.startup.open_encoder", open_shared)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -218,11 +218,11 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
         ({"text": "Bees.", "min_score": 0, "filter": {"field": "a"}}, "#/filter"),
     ],
 )
-def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], pointer: str) -> None:
-    response = client.post("/standing-queries", json=body)
+def test_what_is_wrong_is_named(empty: Any, body: dict[str, Any], pointer: str) -> None:
+    response = empty.post("/standing-queries", json=body)
     assert response.status_code == (404 if pointer == "#/id" else 422)
     assert response.json()["errors"][0]["pointer"] == pointer
-    assert client.get("/standing-queries").json()["queries"] == []
+    assert empty.get("/standing-queries").json()["queries"] == []
 
 
 def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:
