@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
+from service.documents.logic import export_parts
 from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery
 from service.gate import declare
@@ -141,8 +142,9 @@ async def get_feedback(
     It takes the scope write: texts that others asked with are in the export.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = await export_feedback(collection, cursor)
-        return StreamingResponse(lines, media_type=NDJSON)
+        lines = export_feedback(collection.feedback, cursor)
+        parts = await export_parts(collection.engine, lines)
+        return StreamingResponse(parts, media_type=NDJSON)
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
     return FeedbackPage(
         feedback=[FeedbackBody.model_validate(verdict) for verdict in verdicts],

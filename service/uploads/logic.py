@@ -164,22 +164,13 @@ async def _index(
         stored, errors = await _index(collection, rest)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
-        return await _index_one_by_one(collection, documents)
+        if len(documents) == 1:
+            return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
+        parts = [await _index(collection, [document]) for document in documents]
+        return [one for part, _ in parts for one in part], [
+            one for _, part in parts for one in part
+        ]
     return list(indexed.documents), []
-
-
-async def _index_one_by_one(
-    collection: Collection, documents: Sequence[Numbered]
-) -> tuple[list[Indexed], list[LineError]]:
-    if len(documents) == 1:
-        return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
-    stored: list[Indexed] = []
-    errors: list[LineError] = []
-    for document in documents:
-        done, failed = await _index(collection, [document])
-        stored += done
-        errors += failed
-    return stored, errors
 
 
 def _line_errors(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:

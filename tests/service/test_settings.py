@@ -35,7 +35,11 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         *(("max_queue_tokens", 0), ("drain_seconds", float("inf")), ("target_recall", 1.01)),
         *(("reading_share", share) for share in (0, 1.5, "nan", 0.123)),
         ("webhook_hosts", "hooks.internal, 10.0.0.0/33"),
-        *(("allowed_hosts", "https://example.com"), ("trusted_proxies", "10.0.0.300")),
+        *(
+            ("allowed_hosts", host)
+            for host in ("https://a.example", "a.example:80", "a*", "*.", "a b")
+        ),
+        ("trusted_proxies", "10.0.0.300"),
         *(("trusted_proxies", "*"), ("trusted_proxies", "10.0.0.1/8"), ("log_level", "loud")),
         ("max_queue_token", 5),
     ],

@@ -252,6 +252,7 @@ def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
     lines = (keys.parent / AUDIT_FILE).read_text().splitlines()
     first, second, third = (json.loads(line) for line in lines)
     assert (first["key"], first["ids"], first["status"]) == (None, ["ants"], 200)
+    assert first["collection"] == "default"
     assert (second["key"], second["name"]) == (key_id, "a write key")
     assert second["ids"] == ["ants"]
     assert (third["method"], third["path"], third["status"]) == ("DELETE", "/documents/ants", 204)
