@@ -64,7 +64,11 @@ def open_engine(settings: Settings) -> Engine:
         opened.callback(exporter.shutdown, cancel_futures=True)
         files = SentFiles()
         opened.callback(files.close)
-        redis = _open_redis(settings, metrics, opened)
+        redis = None if settings.redis_url is None else RedisClient(settings.redis_url, metrics)
+        if redis is None:
+            metrics.redis_up.set(1)
+        else:
+            opened.callback(redis.close)
         reranking = open_rerank_pool(settings, metrics)
         if reranking is not None:
             opened.callback(reranking.close)
@@ -126,16 +130,6 @@ def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
         )
 
 
-def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> RedisClient | None:
-    """Connect to Redis if a URL is set; while Redis is down, it is probed in the background."""
-    if settings.redis_url is None:
-        metrics.redis_up.set(1)
-        return None
-    redis = RedisClient(settings.redis_url, metrics)
-    opened.callback(redis.close)
-    return redis
-
-
 def _open_scheduler(
     settings: Settings, encoder: Encoder, run: WarmRun, metrics: Metrics, opened: ExitStack
 ) -> EncodeScheduler:
@@ -157,7 +151,7 @@ def _open_scheduler(
         cache=cache,
     )
     opened.callback(scheduler.close)
-    scheduler.set_initial_rate(_measure_rate(encoder, run))
+    scheduler.measure(_measure_rate(encoder, run), 1.0)  # until work is measured
     return scheduler
 
 

@@ -198,18 +198,15 @@ class Jobs:
         self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
 
     def _work(self, run: RunJob) -> None:
-        said = ""  # of a full disk, once
+        said = ""
         while not self.stopping:
             try:
                 if self._run_next(run):
                     continue
                 said = ""
-            except StorageError as error:
-                if said != str(error):
-                    said = str(error)
-                    _LOG.error("jobs are paused: %s", said)
             except Exception as error:
-                _LOG.error("jobs are paused: %s", type(error).__name__)
+                if said != (said := describe(error)):
+                    _LOG.error("jobs are paused: %s", said)
             self._woken.wait(_IDLE_SECONDS)
             self._woken.clear()  # the store is read after this: no job added before is missed
 

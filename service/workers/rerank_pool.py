@@ -7,9 +7,8 @@ the pool at a time, so that a request with many candidates does not hold up anot
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -78,10 +77,16 @@ class RerankPool:
                 logits[number] = await self._run(self._score_one, first, text)
 
         started = time.perf_counter()
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 first = await self._run(self.reranker.read, query)
-                await _all_or_none([work(first) for _ in range(self._threads)])
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(self._threads):
+                        group.create_task(work(first))
+        except TimeoutError:
+            pass
+        except ExceptionGroup as errors:  # a call failed, and the others were cancelled
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         taken = time.perf_counter() - started
         observe_stage(self._metrics, "rerank", taken)
         self._metrics.reranked_pairs.inc(len(logits))
@@ -110,13 +115,3 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
     reranker = open_reranker(settings.reranker)
     reranker.warm_up()
     return RerankPool(reranker, settings.threads or usable_cores(), metrics)
-
-
-async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
-    """Wait for all; if one fails or the time is up, the others are cancelled."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

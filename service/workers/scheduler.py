@@ -106,10 +106,6 @@ class EncodeScheduler:
         """Whether every worker thread runs."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
 
-    def set_initial_rate(self, tokens_per_second: float) -> None:
-        """Set how fast one thread encodes, which admission uses until work is measured."""
-        self._measure(tokens_per_second, 1.0)
-
     async def encode(
         self,
         documents: Sequence[SentenceBlocks],
@@ -178,7 +174,7 @@ class EncodeScheduler:
                 started = time.perf_counter()
                 try:
                     if tokens := self._compute(blocks):
-                        self._measure(tokens, time.perf_counter() - started)
+                        self.measure(tokens, time.perf_counter() - started)
                 except Exception as error:  # such as out of memory: other requests can be served
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
@@ -219,7 +215,7 @@ class EncodeScheduler:
         for block, vector in zip(last, vectors, strict=True):
             self._finish(block.reservation, block.task, vector)
 
-    def _measure(self, tokens: float, seconds: float) -> None:
+    def measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)

@@ -171,7 +171,7 @@ def test_a_deadline_passed_in_the_queue_computes_nothing(
 
 def test_a_hopeless_deadline_is_rejected_at_once(client: Any, stepped_encoder: Any) -> None:
     served, engine = with_encoder(client, stepped_encoder())
-    engine.scheduler.set_initial_rate(100.0)
+    engine.scheduler.measure(100.0, 1.0)
     with engine.scheduler.reserve(1000):
         response = served.post("/match", json=PAGE, headers={DEADLINE: "9000"})
         problem(response, 503, "overloaded")
