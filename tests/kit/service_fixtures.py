@@ -170,17 +170,21 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
 
 @pytest.fixture(scope="session", autouse=True)
 def _encoders_are_opened_once() -> Iterator[None]:
-    """Let services with the same encoder share it: to open one is a third of a start."""
+    """Let services and commands share encoders: to open one is a third of a start of either."""
     opened: dict[str, Encoder] = {}
 
     def open_shared(checkpoint: Checkpoint, **options: Any) -> Encoder:
         key = f"{checkpoint} {options}"
-        if key not in opened:
-            opened[key] = open_encoder(checkpoint, **options)
-        return opened[key]
+        if key in opened:
+            return opened[key]
+        encoder = open_encoder(checkpoint, **options)
+        if "server" not in checkpoint.model:  # which may be another one behind the same address
+            opened[key] = encoder
+        return encoder
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.startup.open_encoder", open_shared)
+        for user in ("service.startup", "service.cli.opening"):
+            patch.setattr(f"{user}.open_encoder", open_shared)
         yield
 
 

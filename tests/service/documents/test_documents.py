@@ -38,11 +38,6 @@ def test_the_text_comes_when_asked_for(library: Any, texts: dict[str, str]) -> N
     assert "text" not in library.get("/documents/bees?text=false").json()
 
 
-def test_an_empty_title_is_still_a_title(client: Any) -> None:
-    client.post("/index", json={"documents": [{"id": "a", "text": "Ants."}]})
-    assert client.get("/documents/a").json()["title"] == ""
-
-
 @pytest.mark.parametrize("document_id", AWKWARD_IDS)
 def test_any_id_can_be_stored_shown_matched_and_deleted(empty: Any, document_id: str) -> None:
     stored = empty.post("/index", json={"documents": [{"id": document_id, "text": "Ants."}]})
