@@ -22,6 +22,7 @@ Stage = Literal[
     "explain", "store",
 ]  # fmt: skip
 
+JobEnd = Literal["done", "cancelled", "failed"]
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
 DeliveryOutcome = Literal["delivered", "retried", "failed"]
@@ -76,7 +77,9 @@ class CollectionMetrics:
     """The metrics that each collection has, those of one collection."""
 
     jobs_unfinished: Annotated[Gauge, About("Uploads that are waiting or being indexed.")]
-    jobs_ended: Annotated[Labelled[Counter], About("Uploads that ended.", "state")]
+    jobs_ended: Annotated[
+        Labelled[Counter], About("Uploads that ended.", "state", get_args(JobEnd))
+    ]
     job_documents: Annotated[
         Labelled[Counter],
         About("Lines of uploads processed.", "outcome", get_args(LineOutcome)),
