@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -31,7 +31,6 @@ from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
-from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
@@ -60,7 +59,6 @@ class Engine:
         bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
-        encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
         files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
@@ -70,6 +68,7 @@ class Engine:
         changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
         collections: what is served.
+        opened: closes all of it.
     """
 
     settings: Settings
@@ -82,7 +81,6 @@ class Engine:
     bodies: BodyMemory
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
-    encode_cache: EncodeCache | None
     exports: Admission
     files: SentFiles
     exporter: ThreadPoolExecutor
@@ -91,7 +89,8 @@ class Engine:
     search_processes: SearchProcesses | None
     changer: ThreadPoolExecutor
     metrics: Metrics
-    collections: "Collections" = field(default_factory=lambda: Collections())
+    collections: "Collections"
+    opened: ExitStack
 
     @property
     def default(self) -> "Collection":
@@ -120,6 +119,7 @@ class Collection:
         metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index accurate and compact.
+        opened: closes all of it.
         map: of its documents.
         number: another one for each that is opened.
     """
@@ -139,6 +139,7 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
+    opened: ExitStack
     map: LiveMap = field(default_factory=LiveMap)
     number: int = field(default_factory=count(1).__next__)
 
@@ -155,8 +156,7 @@ class Collection:
     @property
     def served(self) -> ServedDirectory:
         """What search processes know it by."""
-        present = self.scoring.present
-        return ServedDirectory(self.number, self.data, present.fusion, present.calibrator)
+        return ServedDirectory(self.number, self.data, self.scoring.present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +202,6 @@ class Collections:
         if isinstance(member, UnopenedCollection):
             raise NotReadyError(member.reason)
         return member
-
-    def has(self, collection: Collection) -> bool:
-        """Return whether a collection is still served."""
-        with self._changed:
-            return self._members.get(collection.name) is collection
 
     def put(self, member: Collection | UnopenedCollection) -> None:
         """Serve a collection from now on, instead of the one of its name, if there is one."""
@@ -263,7 +258,7 @@ def record_state(engine: Engine) -> None:
         engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
-        opened.metrics.standing_lag.set(opened.standing.lag_seconds)
+        opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
 
 
 def degraded_parts(engine: Engine) -> list[str]:

@@ -117,12 +117,14 @@ class ServiceError(Exception):
     Attributes:
         problem_type: of the problem that it becomes.
         message: what went wrong, with a place for each argument of the error.
+        errors: the fields that are wrong.
         members: that the problem has in addition to those of every problem.
         headers: that the response has.
     """
 
     problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
     message: ClassVar[str] = "{}"
+    errors: Sequence[FieldError] = ()
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
 
@@ -132,6 +134,11 @@ class ServiceError(Exception):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(self.message.format(*arguments))
+
+
+def _missing(pointer: str | None) -> tuple[FieldError, ...]:
+    """Say of the field at a pointer that what it names does not exist."""
+    return () if pointer is None else (FieldError(pointer, "does not exist"),)
 
 
 class SettingsError(ServiceError):
@@ -273,7 +280,7 @@ class DocumentNotFoundError(
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
-        self.pointer = pointer
+        self.errors = _missing(pointer)
 
 
 class CollectionNotFoundError(
@@ -340,7 +347,7 @@ class ModelNotFoundError(ServiceError, problem=("model-not-found", 404, "No mode
 
     def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
-        self.pointer = pointer
+        self.errors = _missing(pointer)
 
 
 class MalformedUploadError(ServiceError):

@@ -136,7 +136,7 @@ class Maintenance:
         except IndexingError:
             self._metrics.index_retrainings.labels("failed").inc()
             raise
-        self._metrics.recall.labels("held_out").set(result.recall)
+        self._metrics.recall_at_10.labels("held_out").set(result.recall)
         if not result.swapped:
             self._metrics.index_retrainings.labels("refused").inc()
             _log.warning(
@@ -159,7 +159,7 @@ class Maintenance:
             index.publish()
             record_index_metrics(index, self._metrics)
             changes = index.unpublished()
-        self._metrics.index_unpublished.set(changes)
+        self._metrics.index_unpublished_changes.set(changes)
 
     def _keep_words(self) -> None:
         words, number = self._data.store.lexical, len(self._data.store)
@@ -209,7 +209,7 @@ class Maintenance:
             space = store.reclaim(RECLAIM_PAGES)
             if space.free >= before:  # writers free as much as is reclaimed
                 break
-        self._metrics.store_free.set(space.free_bytes)
+        self._metrics.store_free_bytes.set(space.free_bytes)
 
 
 def record_index_metrics(index: LiveIndex, metrics: CollectionMetrics) -> None:
@@ -219,14 +219,14 @@ def record_index_metrics(index: LiveIndex, metrics: CollectionMetrics) -> None:
     metrics.index_lists.set(index.nlist)
     metrics.nprobe.set(index.nprobe)
     if index.nlist == 1:  # every search compares every vector
-        metrics.recall.labels("shadow").set(1.0)
+        metrics.recall_at_10.labels("shadow").set(1.0)
 
 
 def _record_drift(drift: Drift, index: LiveIndex, metrics: CollectionMetrics) -> None:
     metrics.index_list_imbalance.set(drift.imbalance)
-    metrics.index_empty_lists.set(drift.empty)
-    metrics.index_changed.labels("added").set(drift.added)
-    metrics.index_changed.labels("removed").set(drift.removed)
+    metrics.index_empty_lists_ratio.set(drift.empty)
+    metrics.index_changed_ratio.labels("added").set(drift.added)
+    metrics.index_changed_ratio.labels("removed").set(drift.removed)
     record_index_metrics(index, metrics)
 
 
@@ -316,7 +316,7 @@ class RecallMonitor:
 
     def _follow(self, recall: float) -> None:
         self._recalls.append(recall)
-        self._metrics.recall.labels("shadow").set(float(np.mean(self._recalls)))
+        self._metrics.recall_at_10.labels("shadow").set(float(np.mean(self._recalls)))
         if len(self._recalls) < WINDOW:
             return
         generation, nprobe = self._measured_at

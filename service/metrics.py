@@ -1,8 +1,8 @@
 """Every Prometheus metric of the service; no other module defines one."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,21 +22,12 @@ Stage = Literal[
     "explain", "store",
 ]  # fmt: skip
 
+JobEnd = Literal["done", "cancelled", "failed"]
 LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
 DeliveryOutcome = Literal["delivered", "retried", "failed"]
 FeedbackVerdict = Literal["relevant", "not_relevant"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
-
-# Metrics whose label values are known before anything happens. A counter that begins with its first
-# event, at 1, has no increase: an alert would miss that event, and a panel be empty until then.
-_COUNTED: Final = {
-    "job_documents": get_args(LineOutcome),
-    "feedback": get_args(FeedbackVerdict),
-    "index_retrainings": get_args(RetrainingOutcome),
-    "recall_samples": get_args(SampleOutcome),
-    "webhook_deliveries": get_args(DeliveryOutcome),
-}
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
 DURATION_BUCKETS = (
@@ -45,6 +36,28 @@ DURATION_BUCKETS = (
 TOKEN_BUCKETS = tuple(float(2**power) for power in range(4, 21))
 
 M = TypeVar("M", bound=MetricWrapperBase)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a metric counts.
+
+    Attributes:
+        text: its description, for Prometheus.
+        label: that it has besides `collection`.
+        values: of this label, as far as they are known before anything happens. A counter that
+            begins with its first event, at 1, has no increase: an alert would miss that event, and
+            a panel be empty until then.
+    """
+
+    text: str
+    label: str | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        """All its labels."""
+        return ["collection"] if self.label is None else ["collection", self.label]
 
 
 class Labelled(Generic[M]):
@@ -61,39 +74,89 @@ class Labelled(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class CollectionMetrics:
-    """The metrics of `Metrics` that each collection has, those of one collection."""
+    """The metrics that each collection has, those of one collection."""
 
-    jobs_unfinished: Gauge
-    jobs_ended: Labelled[Counter]
-    job_documents: Labelled[Counter]
-    index_documents: Gauge
-    index_generation: Gauge
-    index_lists: Gauge
-    index_list_imbalance: Gauge
-    index_empty_lists: Gauge
-    index_changed: Labelled[Gauge]
-    index_unpublished: Gauge
-    index_retrainings: Labelled[Counter]
-    nprobe: Gauge
-    recall: Labelled[Gauge]
-    recall_samples: Labelled[Counter]
-    store_free: Gauge
-    family_documents: Gauge
-    standing_events: Counter
-    standing_lag: Gauge
-    standing_queries: Labelled[Gauge]
-    webhook_deliveries: Labelled[Counter]
-    feedback: Labelled[Gauge]
+    jobs_unfinished: Annotated[Gauge, About("Uploads that are waiting or being indexed.")]
+    jobs_ended: Annotated[
+        Labelled[Counter], About("Uploads that ended.", "state", get_args(JobEnd))
+    ]
+    job_documents: Annotated[
+        Labelled[Counter],
+        About("Lines of uploads processed.", "outcome", get_args(LineOutcome)),
+    ]
+    index_documents: Annotated[Gauge, About("Documents in the index.")]
+    index_generation: Annotated[Gauge, About("Generation of the index.")]
+    index_lists: Annotated[Gauge, About("Inverted lists of the index; 1 is an exhaustive search.")]
+    index_list_imbalance: Annotated[
+        Gauge, About("Mean search time relative to lists of equal size; 1 is optimal.")
+    ]
+    index_empty_lists_ratio: Annotated[Gauge, About("Share of the lists without a vector.")]
+    index_changed_ratio: Annotated[
+        Labelled[Gauge],
+        About("Vectors added or removed since training, relative to those at training.", "kind"),
+    ]
+    index_unpublished_changes: Annotated[
+        Gauge, About("Vectors added or removed since the last snapshot.")
+    ]
+    index_retrainings: Annotated[
+        Labelled[Counter],
+        About("New index generations that were built.", "outcome", get_args(RetrainingOutcome)),
+    ]
+    nprobe: Annotated[Gauge, About("Inverted lists that a query visits.")]
+    recall_at_10: Annotated[
+        Labelled[Gauge],
+        About(
+            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
+            "for vectors held out of the last training (held_out).",
+            "source",
+        ),
+    ]
+    recall_samples: Annotated[
+        Labelled[Counter],
+        About("Searches sampled to be repeated exactly.", "outcome", get_args(SampleOutcome)),
+    ]
+    store_free_bytes: Annotated[Gauge, About("Unused bytes in the file of the store.")]
+    family_documents: Annotated[
+        Gauge, About("Documents that belong to a family of copies and versions.")
+    ]
+    standing_events: Annotated[Counter, About("New documents that matched a standing query.")]
+    standing_lag_seconds: Annotated[
+        Gauge,
+        About("Time for which new documents have waited to be compared with the standing queries."),
+    ]
+    standing_queries: Annotated[
+        Labelled[Gauge],
+        About(
+            "Standing queries: all, those that wait for something, paused ones, and those "
+            "whose webhook failed.",
+            "state",
+        ),
+    ]
+    webhook_deliveries: Annotated[
+        Labelled[Counter],
+        About("Attempts to deliver an event to a webhook.", "outcome", get_args(DeliveryOutcome)),
+    ]
+    feedback: Annotated[
+        Labelled[Gauge],
+        About("Verdicts on matches that are kept.", "verdict", get_args(FeedbackVerdict)),
+    ]
+
+
+# Of each metric of a collection its class, and what it counts.
+_OF_COLLECTIONS: Final[dict[str, tuple[Any, About]]] = {
+    name: (form.__args__[0], form.__metadata__[0])
+    for name, form in CollectionMetrics.__annotations__.items()
+}
 
 
 class Metrics:
     """The metrics of one engine, on their own registry.
 
-    Those that are in `CollectionMetrics` have the label `collection`. As many collections may be
-    open as the settings allow, and those of a removed one are removed.
+    Those of `CollectionMetrics` are here under the same names, with the label `collection`. As many
+    collections may be open as the settings allow, and those of a removed one are removed.
     """
 
-    def __init__(self) -> None:  # noqa: PLR0915  a list, not logic
+    def __init__(self) -> None:
         """Create them, with those of the process, the platform and the garbage collector."""
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -159,87 +222,6 @@ class Metrics:
         self.rerank_out_of_time = counter(
             "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
         )
-        self.jobs_unfinished = gauge(
-            "jobs_unfinished", "Uploads that are waiting or being indexed.", ["collection"]
-        )
-        self.jobs_ended = counter(
-            "jobs_ended_total", "Uploads that ended.", ["collection", "state"]
-        )
-        self.job_documents = counter(
-            "job_documents_total", "Lines of uploads processed.", ["collection", "outcome"]
-        )
-        self.index_documents = gauge("index_documents", "Documents in the index.", ["collection"])
-        self.index_generation = gauge(
-            "index_generation", "Generation of the index.", ["collection"]
-        )
-        self.index_lists = gauge(
-            "index_lists", "Inverted lists of the index; 1 is an exhaustive search.", ["collection"]
-        )
-        self.index_list_imbalance = gauge(
-            "index_list_imbalance",
-            "Mean search time relative to lists of equal size; 1 is optimal.",
-            ["collection"],
-        )
-        self.index_empty_lists = gauge(
-            "index_empty_lists_ratio", "Share of the lists without a vector.", ["collection"]
-        )
-        self.index_changed = gauge(
-            "index_changed_ratio",
-            "Vectors added or removed since training, relative to those at training.",
-            ["collection", "kind"],
-        )
-        self.index_unpublished = gauge(
-            "index_unpublished_changes",
-            "Vectors added or removed since the last snapshot.",
-            ["collection"],
-        )
-        self.index_retrainings = counter(
-            "index_retrainings_total",
-            "New index generations that were built.",
-            ["collection", "outcome"],
-        )
-        self.nprobe = gauge("nprobe", "Inverted lists that a query visits.", ["collection"])
-        self.recall = gauge(
-            "recall_at_10",
-            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
-            "for vectors held out of the last training (held_out).",
-            ["collection", "source"],
-        )
-        self.recall_samples = counter(
-            "recall_samples_total",
-            "Searches sampled to be repeated exactly.",
-            ["collection", "outcome"],
-        )
-        self.family_documents = gauge(
-            "family_documents",
-            "Documents that belong to a family of copies and versions.",
-            ["collection"],
-        )
-        self.standing_events = counter(
-            "standing_events_total", "New documents that matched a standing query.", ["collection"]
-        )
-        self.standing_lag = gauge(
-            "standing_lag_seconds",
-            "Time for which new documents have waited to be compared with the standing queries.",
-            ["collection"],
-        )
-        self.standing_queries = gauge(
-            "standing_queries",
-            "Standing queries: all, those that wait for something, paused ones, and those "
-            "whose webhook failed.",
-            ["collection", "state"],
-        )
-        self.webhook_deliveries = counter(
-            "webhook_deliveries_total",
-            "Attempts to deliver an event to a webhook.",
-            ["collection", "outcome"],
-        )
-        self.feedback = gauge(
-            "feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]
-        )
-        self.store_free = gauge(
-            "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
-        )
         self.ready = gauge("ready", "1 when the service is ready, else 0.")
         self.collection_ready = gauge(
             "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
@@ -247,25 +229,26 @@ class Metrics:
         self.build_info = gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         )
+        for name, (kind, about) in _OF_COLLECTIONS.items():
+            make = counter if Counter in (kind, *get_args(kind)) else gauge
+            vars(self)[name] = make(name, about.text, about.labels)
         for reason in get_args(RejectionReason):
             self.admission_rejected.labels(reason)
 
     def of(self, collection: str) -> CollectionMetrics:
         """Return the metrics of a collection."""
         metrics: dict[str, Any] = {}
-        for field in fields(CollectionMetrics):
-            metric = getattr(self, field.name)
-            metrics[field.name] = (
-                metric.labels(collection)
-                if field.type in (Gauge, Counter)
-                else Labelled(metric, collection)
-            )
-        for name, values in _COUNTED.items():
-            for value in values:
+        for name, (_, about) in _OF_COLLECTIONS.items():
+            metric = vars(self)[name]
+            if about.label is None:
+                metrics[name] = metric.labels(collection)
+                continue
+            metrics[name] = Labelled(metric, collection)
+            for value in about.values:
                 metrics[name].labels(value)
         return CollectionMetrics(**metrics)
 
     def forget(self, collection: str) -> None:
         """Remove the metrics of a collection."""
-        for field in fields(CollectionMetrics):
-            getattr(self, field.name).remove_by_labels({"collection": collection})
+        for name in _OF_COLLECTIONS:
+            vars(self)[name].remove_by_labels({"collection": collection})

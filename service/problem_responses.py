@@ -43,10 +43,8 @@ from service.errors import (
     STORAGE_FAILED,
     STORAGE_FULL,
     DeadlinePassedError,
-    DocumentNotFoundError,
     FieldError,
     InvalidInputError,
-    ModelNotFoundError,
     NotReadyError,
     OverloadedError,
     ProblemType,
@@ -164,16 +162,12 @@ def _problem(error: Exception, scope: Scope) -> Problem:
 def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)
-    match error:
-        case InvalidInputError():
-            return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
-        case DocumentNotFoundError(pointer=str(pointer)) | ModelNotFoundError(pointer=str(pointer)):
-            return Problem(kind, str(error), [{"pointer": pointer, "detail": "does not exist"}])
-        case ServiceError():
-            return Problem(kind, str(error), members=error.members, headers=error.headers)
-        case LexicalIndexNotReadyError():
-            return Problem(kind, str(error), headers=NotReadyError.headers)
-    return Problem(kind, str(error))
+    if isinstance(error, ServiceError):
+        detail = _INVALID if isinstance(error, InvalidInputError) else str(error)
+        wrong = [_field_error(item) for item in error.errors]
+        return Problem(kind, detail, wrong, error.members, error.headers)
+    waits = isinstance(error, LexicalIndexNotReadyError)
+    return Problem(kind, str(error), headers=NotReadyError.headers if waits else {})
 
 
 def problem_of(error: type[BaseException]) -> ProblemType:

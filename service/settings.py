@@ -8,7 +8,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
@@ -24,46 +31,18 @@ PREFIX = "LONGMATCH_"
 _FOREIGN = re.compile(
     r"LONGMATCH_(TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
 )
-_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
-_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
-
-_DOCUMENTS_ARE_LOCAL = (
-    "documents are stored in the data directory; `longmatch index postgresql://` reads a PostgreSQL"
-)
-_VECTORS_ARE_LOCAL = "vectors are searched by FAISS in the process"
-_FIXED = {
-    "MAX_UNFINISHED_JOBS": "32", "MAX_UNFINISHED_JOBS_PER_CLIENT": "16", "MAX_UPLOAD_RATIO": "100",
-    "MAX_IDEMPOTENCY_KEYS": "100000", "UPLOAD_SECONDS": "10", "DOWNLOAD_SECONDS": "60",
-    "DOWNLOAD_BYTES_PER_SECOND": "16384", "MAX_UNSENT_BYTES": "268435456",
-    "MAX_FEEDBACK_BYTES": "268435456; LONGMATCH_MAX_FEEDBACK limits the number of verdicts",
-    "MAX_DOCUMENTS_PER_REQUEST": "256", "MAX_QUERIES_PER_REQUEST": "32",
-    "MAX_EMBEDDING_INPUTS": "2048", "MAX_EXPLAINED_MATCHES": "100", "MAX_TOP_K": "1000",
-    "DEFAULT_TOP_K": "10; a request gives `top_k`", "MAX_RERANK_CANDIDATES": "200",
-    "RERANK_SECONDS": "5; a request gives `rerank.budget_ms`", "RECALL_SAMPLE_SHARE": "0.01",
-    "MAX_STANDING_QUERY_BYTES": "268435456; LONGMATCH_MAX_STANDING_QUERIES limits the number of "
-    "queries",
-    "MAX_STANDING_EVENTS": "10000", "WEBHOOK_SECONDS": "10",
-    "WEBHOOK_ATTEMPTS": "24",
-}  # fmt: skip
-# What was a setting once, and what holds instead.
-REMOVED_SETTINGS = {
-    "LONGMATCH_CHECKPOINT": "LONGMATCH_ENCODER names the encoder",
-    "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
-    "LONGMATCH_INDEX_GPU": "a GPU is used where FAISS has one: install faiss-cpu for none",
-    "LONGMATCH_TLS_KEY_PASSWORD": "decrypt the key: openssl pkey -in KEY -out PLAIN",
-    "LONGMATCH_WORDS": "words are searched in the process",
-    "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
-    "LONGMATCH_OPEN_DOCS": "LONGMATCH_OPEN_INFORMATION says it of /docs and of /metrics",
-    "LONGMATCH_MAX_WAITING_UPLOAD_BYTES": "LONGMATCH_DISK_RESERVE_BYTES bounds what uploads take",
-    "LONGMATCH_MAX_EVENT_LISTENERS": "events are read in pages, or sent to webhooks",
-    "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
-    "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
-    "LONGMATCH_STORE_SECONDS": _DOCUMENTS_ARE_LOCAL,
-    "LONGMATCH_JOB_LEASE_SECONDS": _DOCUMENTS_ARE_LOCAL,
-    "LONGMATCH_VECTORS": _VECTORS_ARE_LOCAL,
-    "LONGMATCH_VECTORS_SECONDS": _VECTORS_ARE_LOCAL,
-    "LONGMATCH_VECTORS_LOAD_SECONDS": _VECTORS_ARE_LOCAL,
-    **{f"{PREFIX}{name}": f"it is fixed at {number}" for name, number in _FIXED.items()},
+_NO_HOST = "no host name: give names or addresses without scheme and port"
+# Names that a setting takes, and what is said where a host may be a network, too, and is neither.
+_HOST_FORMS = {
+    "allowed_hosts": (
+        re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+"),
+        "",
+    ),
+    "trusted_proxies": (re.compile("(?!)"), "no address and no network"),
+    "webhook_hosts": (
+        re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*"),
+        "no name, no address and no network",
+    ),
 }
 
 
@@ -75,6 +54,14 @@ def _split(value: object) -> object:
 
 def _text(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
+
+
+def _is_network(host: str) -> bool:
+    try:
+        ipaddress.ip_network(host)
+    except ValueError:
+        return False
+    return True
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
@@ -315,37 +302,13 @@ class Settings(BaseSettings):
         """Read the environment alone: looking for files as well takes as long again."""
         return init_settings, env_settings
 
-    @field_validator("allowed_hosts")
+    @field_validator("allowed_hosts", "trusted_proxies", "webhook_hosts")
     @classmethod
-    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not _HOST_NAME.fullmatch(name):
-                raise ValueError(
-                    f"{name!r} is no host name: give names or addresses without scheme and port"
-                )
-        return value
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for address in value:
-            try:
-                ipaddress.ip_network(address)
-            except ValueError as error:
-                raise ValueError(f"{address!r} is no address and no network: {error}") from error
-        return value
-
-    @field_validator("webhook_hosts")
-    @classmethod
-    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _hosts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        names, otherwise = _HOST_FORMS[str(info.field_name)]
         for host in value:
-            try:
-                ipaddress.ip_network(host)
-            except ValueError as error:
-                if not _WEBHOOK_HOST.fullmatch(host):
-                    raise ValueError(
-                        f"{host!r} is no name, no address and no network: {error}"
-                    ) from error
+            if not names.fullmatch(host) and not (otherwise and _is_network(host)):
+                raise ValueError(f"{host!r} is {otherwise or _NO_HOST}")
         return value
 
     @model_validator(mode="after")
@@ -368,13 +331,11 @@ def check_environment(names: Iterable[str]) -> None:
     """Refuse `LONGMATCH_` variables that nothing reads: a typing error would change nothing.
 
     Raises:
-        SettingsError: there is one; says what replaces it, or which name is the nearest.
+        SettingsError: there is one; says which name is the nearest.
     """
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in sorted(name.upper() for name in names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):
             continue
-        if name in REMOVED_SETTINGS:
-            raise SettingsError(f"{name} is not a setting any more: {REMOVED_SETTINGS[name]}")
         (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
         raise SettingsError(f"{name} is not a setting; the nearest name is {nearest}")

@@ -9,13 +9,8 @@ from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
 from encoder.opening import find_encoder, open_encoder
 from index.directory.encoder_name import remembered_encoder
-from service.collections.logic import (
-    close_collection,
-    close_collections,
-    open_collections,
-    stop_collections,
-)
-from service.engine import Engine, installed_version
+from service.collections.logic import close_collections, open_collections, stop_collections
+from service.engine import Collections, Engine, installed_version
 from service.errors import SettingsError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.metrics import Metrics
@@ -48,67 +43,72 @@ def open_engine(settings: Settings) -> Engine:
     )
     run = encoder.warm_up()
     metrics, rate = Metrics(), settings.rate_limit_tokens_per_minute
-    with ExitStack() as opened:
-        redis = _open_redis(settings, metrics, opened)
-        scheduler, cache = _open_scheduler(settings, encoder, run, metrics, opened)
+    with ExitStack() as failing:
+        # It closes what was opened last first: what works ends before what it works with.
+        opened = failing.enter_context(ExitStack())
+        collections = Collections()
+        opened.callback(close_collections, collections)
+        processes = None
+        if settings.search_processes:
+            processes = SearchProcesses(settings, metrics)
+            opened.callback(processes.close)
+        searchers = opened.enter_context(
+            ThreadPoolExecutor(
+                settings.search_processes or search_threads(usable_cores()),
+                "searcher",
+                lower_priority,
+            )
+        )
+        readers = opened.enter_context(ThreadPoolExecutor(READER_THREADS, "reader", lower_priority))
+        exporter = ThreadPoolExecutor(1, "exporter", lower_priority)
+        opened.callback(exporter.shutdown, cancel_futures=True)
+        files = SentFiles()
+        opened.callback(files.close)
+        redis = None if settings.redis_url is None else RedisClient(settings.redis_url, metrics)
+        if redis is None:
+            metrics.redis_up.set(1)
+        else:
+            opened.callback(redis.close)
+        reranking = open_rerank_pool(settings, metrics)
+        if reranking is not None:
+            opened.callback(reranking.close)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
             tokenizer=encoder.read,
             encoder=encoder,
-            scheduler=scheduler,
-            reranking=open_rerank_pool(settings, metrics),
+            scheduler=_open_scheduler(settings, encoder, run, metrics, opened),
+            reranking=reranking,
             admission=Admission(settings.max_active_requests),
             bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
             rate_limiter=None if rate is None else RateLimiter(rate, redis),
-            encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
-            files=SentFiles(),
-            exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
-            readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
-            searchers=ThreadPoolExecutor(
-                settings.search_processes or search_threads(usable_cores()),
-                "searcher",
-                lower_priority,
-            ),
-            search_processes=_prepare_search_processes(settings, metrics, opened),
+            files=files,
+            exporter=exporter,
+            readers=readers,
+            searchers=searchers,
+            search_processes=processes,
             # Of normal priority, which the threads of a new collection inherit.
             changer=ThreadPoolExecutor(1, "collections"),
             metrics=metrics,
+            collections=collections,
+            opened=opened,
         )
-        opened.callback(close_collections, engine)
+        opened.callback(stop_collections, engine)
         open_collections(engine)
-        if engine.search_processes is not None:
-            engine.search_processes.start()
+        if processes is not None:
+            processes.start()
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
-        opened.pop_all()
+        failing.pop_all()
     return engine
 
 
 def close_engine(engine: Engine) -> None:
     """Stop the workers, let writes finish and close the data; waiting callers get an error."""
-    collections = stop_collections(engine)  # a running training gives up while the rest closes
-    engine.scheduler.close()
-    if engine.reranking is not None:
-        engine.reranking.close()
-    for collection in collections:
-        collection.jobs.close()
-        collection.standing.close()
-    if engine.encode_cache is not None:
-        engine.encode_cache.close()
-    if engine.redis is not None:
-        engine.redis.close()
-    engine.files.close()
-    engine.exporter.shutdown(cancel_futures=True)
-    engine.readers.shutdown()
-    engine.searchers.shutdown()
-    if engine.search_processes is not None:
-        engine.search_processes.close()
-    for collection in collections:
-        close_collection(collection)
+    engine.opened.close()
 
 
 def search_threads(cores: int) -> int:
@@ -130,30 +130,9 @@ def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
         )
 
 
-def _prepare_search_processes(
-    settings: Settings, metrics: Metrics, opened: ExitStack
-) -> SearchProcesses | None:
-    """Prepare the search processes, if the settings ask for them; they are started later."""
-    if not settings.search_processes:
-        return None
-    processes = SearchProcesses(settings, metrics)
-    opened.callback(processes.close)
-    return processes
-
-
-def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> RedisClient | None:
-    """Connect to Redis if a URL is set; while Redis is down, it is probed in the background."""
-    if settings.redis_url is None:
-        metrics.redis_up.set(1)
-        return None
-    redis = RedisClient(settings.redis_url, metrics)
-    opened.callback(redis.close)
-    return redis
-
-
 def _open_scheduler(
     settings: Settings, encoder: Encoder, run: WarmRun, metrics: Metrics, opened: ExitStack
-) -> tuple[EncodeScheduler, EncodeCache | None]:
+) -> EncodeScheduler:
     """Start the encoder threads, with a cache in front of them if there can be one.
 
     The vector of a block of a recurrent encoder depends on its document, and cannot be found by its
@@ -172,8 +151,8 @@ def _open_scheduler(
         cache=cache,
     )
     opened.callback(scheduler.close)
-    scheduler.set_initial_rate(_measure_rate(encoder, run))
-    return scheduler, cache
+    scheduler.measure(_measure_rate(encoder, run), 1.0)  # until work is measured
+    return scheduler
 
 
 def _measure_rate(encoder: Encoder, run: WarmRun) -> float:

@@ -1,6 +1,5 @@
 """`longmatch`: the command line."""
 
-import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -45,21 +44,6 @@ _GROUPS: Mapping[str, str] = {
     "keys": "service.cli.keys:keys",
     "lab": "service.cli.lab:lab",
 }
-# Former commands, and what to run instead.
-_FORMER: Mapping[str, str] = {
-    "train": "is now longmatch lab train",
-    "create-checkpoint": "is now longmatch lab create-checkpoint",
-    "export": "is now longmatch lab export",
-    "fit-calibration": "is now longmatch lab fit-calibration",
-    "dataset": "is now longmatch lab dataset",
-    "make-corpus": "is gone: longmatch lab train reads a folder of a corpus, docs/training.md",
-    "train-reranker": "is now longmatch lab train, with a recipe of a reranker",
-    "create-reranker": "is now longmatch lab create-checkpoint, with a recipe of a reranker",
-    "bench": "is now python -m benchmarks.models, in the repository",
-    "migrate": "is gone: export the documents with GET /documents and index them again",
-}
-
-_FORMER_OPTION, _FORMER_SETTING = "--checkpoint", "LONGMATCH_CHECKPOINT"
 
 
 def make_app(chosen: str | None = None) -> typer.Typer:
@@ -94,12 +78,6 @@ def main() -> None:
     """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
     command = sys.argv[1] if len(sys.argv) > 1 else None
-    if command is not None and command in _FORMER:
-        sys.exit(_fail(f"longmatch {command} {_FORMER[command]}", USAGE))
-    if command != "lab" and any(word.partition("=")[0] == _FORMER_OPTION for word in sys.argv[2:]):
-        sys.exit(_fail(f"{_FORMER_OPTION}: is now --encoder", USAGE))
-    if os.environ.get(_FORMER_SETTING):
-        sys.exit(_fail(f"{_FORMER_SETTING}: is now LONGMATCH_ENCODER", USAGE))
     try:
         make_app(command)()
     except (EmptyTextError, DocumentError) as error:

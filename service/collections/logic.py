@@ -29,7 +29,7 @@ from index.errors import (
     StoreError,
 )
 from index.search.calibrate import LiveScoring
-from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
+from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
 from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
@@ -49,7 +49,9 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
     settings = engine.settings
     checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, settings.database)
     space = vector_space(checkpoint)
-    with ExitStack() as opened:
+    with ExitStack() as failing:
+        # It closes what was opened last first: what works ends before what it works with.
+        opened = failing.enter_context(ExitStack())
         data = open_data_directory(
             path,
             fingerprint=space.fingerprint,
@@ -64,13 +66,19 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
+        record_index_metrics(data.index, metrics)
         state = open_state(path, settings.database)
         opened.callback(state.close)
-        jobs = Jobs(state, path, settings, metrics)
-        opened.callback(jobs.close)
+        scoring = LiveScoring(checkpoint, data)
+        maintenance = Maintenance(data, scoring, metrics, settings)
+        opened.callback(maintenance.close)
+        recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
+        opened.callback(recall_monitor.close)
+        writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
         standing = StandingQueries(state, settings, metrics)
         opened.callback(standing.close)
-        scoring = LiveScoring(checkpoint, data)
+        jobs = Jobs(state, path, settings, metrics)
+        opened.callback(jobs.close)
         collection = Collection(
             name=name,
             engine=engine,
@@ -83,17 +91,17 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             feedback=FeedbackStore(state, metrics, max_verdicts=settings.max_feedback),
             jobs=jobs,
             standing=standing,
-            writer=ThreadPoolExecutor(1, "writer"),
+            writer=writer,
             metrics=metrics,
-            recall_monitor=RecallMonitor(data.index, metrics, settings.target_recall),
-            maintenance=Maintenance(data, scoring, metrics, settings),
+            recall_monitor=recall_monitor,
+            maintenance=maintenance,
+            opened=opened,
         )
-        record_index_metrics(data.index, metrics)
+        opened.callback(collection.map.close)
+        opened.callback(stop_collection, collection)
         forget_unstored(collection)
-        opened.callback(collection.recall_monitor.close)
-        collection.recall_monitor.start()
-        opened.callback(collection.maintenance.close)
-        collection.maintenance.start()
+        recall_monitor.start()
+        maintenance.start()
         standing.start(
             partial(scan_new_documents, collection),
             space.fingerprint,
@@ -102,7 +110,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
             engine.search_processes.add(collection.served)
-        opened.pop_all()
+            opened.callback(engine.search_processes.forget, collection.number)
+        failing.pop_all()
     return collection
 
 
@@ -111,21 +120,6 @@ def stop_collection(collection: Collection) -> None:
     collection.maintenance.stop()  # a running training gives up while the rest closes
     collection.jobs.stop()
     collection.standing.stop()
-
-
-def close_collection(collection: Collection) -> None:
-    """Let its writes finish and close its data; what still reads it gets an error."""
-    stop_collection(collection)
-    collection.jobs.close()
-    collection.standing.close()
-    collection.writer.shutdown()
-    collection.recall_monitor.close()
-    collection.maintenance.close()
-    collection.map.close()
-    collection.state.close()
-    if collection.engine.search_processes is not None:
-        collection.engine.search_processes.forget(collection.number)
-    collection.data.close()
 
 
 def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
@@ -171,23 +165,17 @@ def open_collections(engine: Engine) -> None:
         _put_unopened(engine, DEFAULT, failure)
 
 
-def stop_collections(engine: Engine) -> list[Collection]:
-    """Ask the background work of all to end; none is created or removed any more.
-
-    Returns:
-        The open ones, which are still to be closed.
-    """
+def stop_collections(engine: Engine) -> None:
+    """Ask the background work of all to end; none is created or removed any more."""
     engine.changer.shutdown(cancel_futures=True)
-    opened = engine.collections.opened()
-    for collection in opened:
+    for collection in engine.collections.opened():
         stop_collection(collection)
-    return opened
 
 
-def close_collections(engine: Engine) -> None:
-    """Let the writes of all collections finish and close their data."""
-    for collection in stop_collections(engine):
-        close_collection(collection)
+def close_collections(collections: Collections) -> None:
+    """Let the writes of all finish and close their data; what still reads them gets an error."""
+    for collection in collections.opened():
+        collection.opened.close()
 
 
 def create_collection(engine: Engine, name: str) -> bool:
@@ -230,7 +218,7 @@ def remove_collection(engine: Engine, name: str) -> None:
     member = engine.collections.withdraw(name, engine.settings.drain_seconds)
     try:
         if isinstance(member, Collection):
-            close_collection(member)
+            member.opened.close()
         if (database := engine.settings.database) is not None:
             from index.postgresql.connections import drop_collection  # an optional dependency
 

@@ -115,14 +115,6 @@ def _compared(text: EncodedText) -> int | tuple[str, str]:
     return (text.text, text.title) if text.vector_id == NO_VECTOR else text.vector_id
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """The answer to one comparison; time of each stage in seconds."""
-
-    explanation: Explanation
-    seconds: Mapping[Stage, float]
-
-
 async def compare(
     collection: Collection,
     left: Query,
@@ -131,8 +123,8 @@ async def compare(
     passages: int,
     differences: bool = False,
     strict: bool = False,
-) -> Compared:
-    """Compare two texts of the request or stored documents."""
+) -> tuple[Explanation, Mapping[Stage, float]]:
+    """Compare two texts of the request or stored documents; return the seconds of stages, too."""
     started = time.perf_counter()
     texts = await add_blocks(
         collection, await read_queries(collection, [left, right], strict=strict)
@@ -142,7 +134,7 @@ async def compare(
         collection.engine.readers, _explain, collection, texts, passages, differences=differences
     )
     ended = time.perf_counter()
-    return Compared(explanation, {"encode": encoded - started, "explain": ended - encoded})
+    return explanation, {"encode": encoded - started, "explain": ended - encoded}
 
 
 async def explain(

@@ -59,7 +59,7 @@ async def post_compare(
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()
-    compared = await compare(
+    explanation, seconds = await compare(
         collection,
         left,
         right,
@@ -68,9 +68,10 @@ async def post_compare(
         strict=request.strict,
     )
     if kind == HTML:
-        page = await run_in(collection.engine.readers, _page, compared.explanation)
+        page = await run_in(collection.engine.readers, _page, explanation)
         return HTMLResponse(page, headers=page_headers())
-    return compare_response(compared, collection.checkpoint.name, collection.calibrator.version)
+    checkpoint, calibration = collection.checkpoint.name, collection.calibrator.version
+    return compare_response(explanation, seconds, checkpoint, calibration)
 
 
 def _page(explanation: Explanation) -> str:

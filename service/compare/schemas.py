@@ -1,5 +1,6 @@
 """Question and answer of POST /compare."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, TypeVar
 
@@ -20,9 +21,10 @@ from encoder.comparison.result import (
     Span,
 )
 from index.search.records import Mode
-from service.compare.logic import Compared, Explanation
+from service.compare.logic import Explanation
 from service.encode import EncodedText
 from service.match.queries import Query
+from service.metrics import Stage
 from service.schemas import (
     STAGE_TIMES,
     BodyModel,
@@ -301,17 +303,19 @@ class CompareResponse(ComparisonBody):
 
 
 def compare_response(
-    compared: Compared, checkpoint: str, calibration: str | None
+    explanation: Explanation,
+    seconds: Mapping[Stage, float],
+    checkpoint: str,
+    calibration: str | None,
 ) -> CompareResponse:
     """Shape the answer to POST /compare."""
-    explanation = compared.explanation
     found, left, right = explanation.comparison.differences, explanation.left, explanation.right
     return CompareResponse(
         **dict(comparison_body(explanation)),
         differences=None if found is None else differences_body(found, left.text, right.text),
         left=_read(left),
         right=_read(right),
-        timings=milliseconds(compared.seconds),
+        timings=milliseconds(seconds),
         checkpoint=checkpoint,
         calibration=calibration,
     )

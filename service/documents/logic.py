@@ -3,9 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -280,48 +279,44 @@ async def find_family(
     return number, members
 
 
-async def export_lines(
-    engine: Engine, read: Callable[[str], tuple[list[dict[str, object]], str | None]], after: str
-) -> AsyncIterator[bytes]:
-    """Return the entries after an id as JSON Lines.
+async def export_parts(engine: Engine, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Return what an iterator gives, each part when it is wanted, read in the thread of exports.
 
     The first part is read before this returns, so that a store that cannot be read is an error
-    and not a truncated response. A later failure truncates the lines.
-
-    Args:
-        engine: whose thread of exports reads.
-        read: returns the next entries after an id and the id of the last; None after the last one.
-        after: the id before the first entry.
+    and not a truncated response. A later failure truncates the response.
     """
+
+    def read() -> bytes | None:
+        return next(parts, None)
+
     with engine.exports.admit():
-        first, last = await run_in(engine.exporter, read, after)
+        first = await run_in(engine.exporter, read)
 
-    async def parts() -> AsyncIterator[bytes]:
-        entries, end = first, last
-        while end is not None:
-            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
-            yield "".join(f"{line}\n" for line in lines).encode()
-            entries, end = await run_in(engine.exporter, read, end)
+    async def all_parts() -> AsyncIterator[bytes]:
+        part = first
+        while part is not None:
+            if part:
+                yield part
+            part = await run_in(engine.exporter, read)
 
-    return parts()
-
-
-async def export_documents(collection: Collection, after: str) -> AsyncIterator[bytes]:
-    """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them."""
-    return await export_lines(collection.engine, partial(_next_fields, collection.data), after)
+    return all_parts()
 
 
-def _next_fields(data: DataDirectory, after: str) -> tuple[list[dict[str, object]], str | None]:
-    documents = data.store.whole(after, CHARACTERS_AT_A_TIME)
-    last = documents[-1].id if documents else None
-    return [_fields(document) for document in documents], last
+def json_lines(entries: Iterable[Mapping[str, object]]) -> bytes:
+    """Return entries as JSON Lines."""
+    return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries).encode()
 
 
-def _fields(document: Document) -> dict[str, object]:
-    """Return what the line of a document says."""
-    return {
-        "id": document.id,
-        "title": document.title,
-        "text": document.text,
-        "metadata": dict(document.metadata),
-    }
+def export_documents(data: DataDirectory, after: str) -> Iterator[bytes]:
+    """Yield the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them."""
+    while documents := data.store.whole(after, CHARACTERS_AT_A_TIME):
+        yield json_lines(
+            {
+                "id": document.id,
+                "title": document.title,
+                "text": document.text,
+                "metadata": dict(document.metadata),
+            }
+            for document in documents
+        )
+        after = documents[-1].id

@@ -14,6 +14,7 @@ from service.documents.logic import (
     count_facets,
     delete_document,
     export_documents,
+    export_parts,
     family_of,
     find_document,
     find_family,
@@ -109,8 +110,9 @@ async def get_documents(
     is written in between. The export is streamed and has no limit; its lines can be indexed again.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = await export_documents(collection, cursor)
-        return StreamingResponse(lines, media_type=NDJSON)
+        lines = export_documents(collection.data, cursor)
+        parts = await export_parts(collection.engine, lines)
+        return StreamingResponse(parts, media_type=NDJSON)
     listed = await run_in(
         collection.engine.readers, list_documents, collection, cursor, limit, sort, where
     )

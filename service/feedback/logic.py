@@ -1,14 +1,13 @@
 """Feedback on matches: verdicts of users, which are kept as long as the documents they are on."""
 
 import logging
-from collections.abc import AsyncIterator
-from functools import partial
+from collections.abc import Iterator
 
 from index.errors import StoreError
-from service.documents.logic import CHARACTERS_AT_A_TIME, export_lines
+from service.documents.logic import CHARACTERS_AT_A_TIME, json_lines
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.feedback.store import JudgedQuery, Verdict
+from service.feedback.store import FeedbackStore, JudgedQuery, Verdict
 from service.threads import run_in
 
 _LOG = logging.getLogger(__name__)
@@ -23,9 +22,11 @@ async def give_feedback(
     return await run_in(collection.writer, _give, collection, query, match_id, grade)
 
 
-async def export_feedback(collection: Collection, after: str) -> AsyncIterator[bytes]:
-    """Return the verdicts after an id as JSON Lines, with the texts of their queries."""
-    return await export_lines(collection.engine, partial(_next_fields, collection), after)
+def export_feedback(feedback: FeedbackStore, after: str) -> Iterator[bytes]:
+    """Yield the verdicts after an id as JSON Lines, with the texts of their queries."""
+    while verdicts := feedback.whole(after, CHARACTERS_AT_A_TIME):
+        yield json_lines(map(_fields, verdicts))
+        after = verdicts[-1].id
 
 
 def forget_unstored(collection: Collection) -> None:
@@ -66,11 +67,6 @@ def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int)
         if name not in stored:
             raise DocumentNotFoundError(name, pointer)
     return collection.feedback.put(query, match_id, grade)
-
-
-def _next_fields(collection: Collection, after: str) -> tuple[list[dict[str, object]], str | None]:
-    found = collection.feedback.whole(after, CHARACTERS_AT_A_TIME)
-    return [_fields(verdict) for verdict in found], found[-1].id if found else None
 
 
 def _fields(verdict: Verdict) -> dict[str, object]:

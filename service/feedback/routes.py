@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
+from service.documents.logic import export_parts
 from service.feedback.logic import export_feedback, give_feedback
-from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
+from service.feedback.store import MAX_GRADE, JudgedQuery
 from service.gate import declare
 from service.openapi import READ, WRITE, Router
 from service.schemas import (
@@ -42,19 +43,22 @@ class FeedbackRequest(BodyModel):
         return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
 
 
-class AskedBody(BaseModel):
+class AskedBody(BaseModel, from_attributes=True):
     """The query, without its text."""
 
-    id: str | None = nullable("Id of the stored document; null for a text.")
+    id: str | None = Field(
+        validation_alias="document_id",
+        description="Id of the stored document; null for a text.",
+    )
     title: str = Field(description="Title of the text; empty for a stored document.")
 
 
-class FeedbackBody(BaseModel):
+class FeedbackBody(BaseModel, from_attributes=True):
     """A verdict that is kept."""
 
     id: str = Field(description="Of the verdict: the same for the same query and match.")
     query: AskedBody
-    match: str
+    match: str = Field(validation_alias="match_id")
     grade: int
     created: str = Field(description="When the first verdict was given, ISO 8601 in UTC.")
     changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
@@ -65,18 +69,6 @@ class FeedbackPage(BaseModel):
 
     feedback: list[FeedbackBody]
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
-
-
-def feedback_body(verdict: Verdict) -> FeedbackBody:
-    """Shape a verdict."""
-    return FeedbackBody(
-        id=verdict.id,
-        query=AskedBody(id=verdict.query.document_id, title=verdict.query.title),
-        match=verdict.match_id,
-        grade=verdict.grade,
-        created=verdict.created,
-        changed=verdict.changed,
-    )
 
 
 router = Router(prefix="/feedback", tags=["feedback"])
@@ -129,7 +121,7 @@ async def post_feedback(
     """
     verdict = await give_feedback(collection, request.to_query(), request.match, request.grade)
     http.state.changed_ids = [verdict.id]
-    return feedback_body(verdict)
+    return FeedbackBody.model_validate(verdict)
 
 
 @router.get(
@@ -150,11 +142,12 @@ async def get_feedback(
     It takes the scope write: texts that others asked with are in the export.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = await export_feedback(collection, cursor)
-        return StreamingResponse(lines, media_type=NDJSON)
+        lines = export_feedback(collection.feedback, cursor)
+        parts = await export_parts(collection.engine, lines)
+        return StreamingResponse(parts, media_type=NDJSON)
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
     return FeedbackPage(
-        feedback=[feedback_body(verdict) for verdict in verdicts],
+        feedback=[FeedbackBody.model_validate(verdict) for verdict in verdicts],
         next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
     )
 

@@ -12,8 +12,9 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.match.queries import Query, StoredQuery, read_queries
 from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.match.retrieve import Matches, retrieve, retrieve_by_examples, retrieve_stored
+from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
 from service.metrics import Stage
+from service.threads import run_in
 
 MAX_QUERIES = 32  # of one request, and examples: they are encoded together
 MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
@@ -57,7 +58,7 @@ async def match(
     if options.explain is None:
         return found
     return [
-        await _explain(collection, [(text, matches.matches)], matches, options.explain)
+        await _explain(collection, [(text, matches.answer.hits)], matches, options.explain)
         for text, matches in zip(texts, found, strict=True)
     ]
 
@@ -67,7 +68,8 @@ async def _read_and_retrieve(
 ) -> tuple[list[EncodedText], list[Matches]]:
     """Return the queries with their vectors, and the matches of each."""
     if options.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
-        text, matches = await retrieve_stored(collection, queries[0], options.search)
+        searchers, query = collection.engine.searchers, queries[0]
+        text, matches = await run_in(searchers, search_stored, collection, query, options.search)
         return [text], [matches]
     texts = await read_queries(collection, queries, strict=options.strict)
     if options.rerank is None:
@@ -144,10 +146,11 @@ async def match_examples(
         raise InvalidInputError(errors)
     texts = await read_queries(collection, [*like, *unlike], strict=options.strict)
     liked, unliked = texts[: len(like)], texts[len(like) :]
-    found = await retrieve_by_examples(collection, liked, unliked, options.search)
+    searchers, search = collection.engine.searchers, options.search
+    found = await run_in(searchers, search_by_examples, collection, liked, unliked, search)
     if options.explain is None:
         return found
-    parts = _by_nearest(liked, found.matches[: options.explain.matches])
+    parts = _by_nearest(liked, found.answer.hits[: options.explain.matches])
     return await _explain(collection, parts, found, options.explain)
 
 

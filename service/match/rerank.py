@@ -62,7 +62,11 @@ async def retrieve_and_rerank(
         await _rerank(collection, collection.engine.reranking, query, matches, options)
         for query, matches in zip(queries, found, strict=True)
     ]
-    return [replace(answer, matches=_cut(answer.matches, search)) for answer in reranked]
+    return [_with_hits(matches, _cut(matches.answer.hits, search)) for matches in reranked]
+
+
+def _with_hits(matches: Matches, hits: tuple[Hit, ...]) -> Matches:
+    return replace(matches, answer=replace(matches.answer, hits=hits))
 
 
 async def _rerank(
@@ -73,25 +77,25 @@ async def _rerank(
     options: RerankOptions,
 ) -> Matches:
     """Read the first matches of a query and reorder them, if there is time to read all."""
-    first = found.matches[: options.candidates]
+    hits, mode = found.answer.hits, found.answer.scored_as
+    first = hits[: options.candidates]
     texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
     text = text_below(query.title, query.text)
-    scored = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
-    fitted = probability_map_of(collection, found.scored_as)
-    matches = found.matches
-    if complete := len(scored.logits) == len(first):
-        ordered = _order(pool, found.scored_as, fitted, first, scored.logits)
-        matches = (*ordered, *matches[options.candidates :])
+    logits, seconds = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
+    fitted = probability_map_of(collection, mode)
+    if complete := len(logits) == len(first):
+        ordered = _order(pool, mode, fitted, first, logits)
+        hits = (*ordered, *hits[options.candidates :])
     receipt = RerankReceipt(
         reranked=complete,
         candidates=len(first),
-        rescored=len(scored.logits),
+        rescored=len(logits),
         reranker=pool.reranker.name,
         calibration=None if fitted is None else pool.reranker.rule.version,
     )
-    taken = {**found.seconds, "rerank": scored.seconds}
-    return replace(found, matches=matches, seconds=taken, rerank=receipt)
+    taken = {**found.seconds, "rerank": seconds}
+    return replace(_with_hits(found, hits), seconds=taken, rerank=receipt)
 
 
 def _order(

@@ -392,27 +392,27 @@ def matches_json(
 
 
 def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:
-    stage, aligned = matches.rerank, matches.alignment
-    calibration, why = calibrator.version, why_no_probability(calibrator, matches.scored_as)
+    stage, answer = matches.rerank, matches.answer
+    calibration, why = calibrator.version, why_no_probability(calibrator, answer.scored_as)
     if stage is not None and stage.reranked:
         calibration, why = stage.calibration, None if stage.calibration else NO_MAP_OF_RERANKER
-    elif matches.matches and matches.matches[0].like_scores:
+    elif answer.hits and answer.hits[0].like_scores:
         why = OF_EXAMPLES
     return {
         "timings": milliseconds(matches.seconds),
         "checkpoint": checkpoint,
-        "generation": matches.generation,
-        "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
+        "generation": answer.generation,
+        "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in answer.hits],
         "receipt": {
             **receipt_body(matches.receipt).model_dump(),
-            "common_text": matches.common_text,
+            "common_text": answer.common_text,
         },
-        "scored_as": matches.scored_as,
+        "scored_as": answer.scored_as,
         "calibration": calibration,
         "no_probability": why,
-        "alignment": aligned and AlignedBody.model_validate(aligned),
+        "alignment": answer.alignment and AlignedBody.model_validate(answer.alignment),
         "rerank": stage and RerankedBody.model_validate(stage),
-        "sequence": matches.sequence,
+        "sequence": answer.sequence,
     }
 
 

@@ -15,7 +15,6 @@ from service.match.logic import MAX_EXPLAINED, MAX_QUERIES
 from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.schemas import nullable
-from service.settings import Settings
 from service.standing.store import MAX_BYTES, MAX_EVENTS
 from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT
 
@@ -148,13 +147,8 @@ def version_response(collection: Collection) -> VersionResponse:
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
         calibration=calibration_body(collection.calibrator),
-        limits=limits_body(engine.settings),
+        limits=LimitsBody.model_validate(engine.settings),
     )
-
-
-def limits_body(settings: Settings) -> LimitsBody:
-    """Return the limits of a service with these settings."""
-    return LimitsBody.model_validate(settings)
 
 
 def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:

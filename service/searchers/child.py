@@ -90,10 +90,7 @@ class Searcher:
             return Reply(refusal=str(error))
         outcome, failure = None, None
         try:
-            scoring = opened.opening
-            outcome = perform(
-                opened.data, message.task, fusion=scoring.fusion, calibrator=scoring.calibrator
-            )
+            outcome = perform(opened.data, message.task, opened.opening.scoring)
         except (IndexingError, ServiceError, ValueError) as error:
             failure = Failure.of(error)
         return Reply(outcome, failure)

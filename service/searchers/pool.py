@@ -15,16 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import writer_state
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.records import EncodedQuery, Examples
-from index.search.score import LinearFusion
-from index.vectors.vector_index import NO_VECTOR
+from index.vectors.vector_index import NO_VECTOR, Precision
 from service.metrics import Metrics
 from service.searchers.protocol import (
     Begin,
@@ -57,23 +56,19 @@ _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NU
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class ServedDirectory:
     """An open data directory of the server, in which processes search."""
 
     number: int
     data: DataDirectory
-    fusion: LinearFusion
-    calibrator: ScoreCalibrator
+    scoring: Scoring
 
-    def same_as(self, other: "ServedDirectory | None") -> bool:
-        """Return whether the parts are those of another one."""
-        return (
-            other is not None
-            and self.data is other.data
-            and self.fusion is other.fusion
-            and self.calibrator is other.calibrator
-        )
+    def opening(self, precision: Precision | None) -> Opening:
+        """Return how a process opens it, with an index of this precision."""
+        store = self.data.store
+        shape = (store.fingerprint, store.dimension)
+        return Opening(self.number, self.data.path, *shape, precision, self.scoring)
 
 
 class SearchProcess:
@@ -86,7 +81,7 @@ class SearchProcess:
     def __init__(
         self,
         number: int,
-        directories: Callable[[], list[tuple[ServedDirectory, Opening]]],
+        directories: Mapping[int, ServedDirectory],
         settings: Settings,
         metrics: Metrics,
     ) -> None:
@@ -114,13 +109,26 @@ class SearchProcess:
         """Start the process, without waiting for it."""
         self._keeper.start()
 
-    def knows(self, served: ServedDirectory) -> bool:
-        """Return whether it has a data directory open, with the same scores."""
-        return served.same_as(self._known.get(served.number))
-
     def can_search(self, number: int) -> bool:
-        """Return whether it has not left a search of a data directory to the server of late."""
-        return self._unable.get(number, 0.0) <= time.monotonic()
+        """Return whether it is ready, and has not left a data directory to the server of late."""
+        return self.ready and self._unable.get(number, 0.0) <= time.monotonic()
+
+    def search(self, served: ServedDirectory, task: Task) -> Reply | None:
+        """Let it search a data directory, which it opens if it has to; `lock` is held."""
+        known = self._known.get(served.number)
+        same = known is not None and known.scoring is served.scoring
+        opening = None if same else served.opening(self._settings.index_precision)
+        message = Search(served.number, writer_state(served.data), task, opening)
+        reply = self.call(message)
+        if reply is not None and reply.needs_frequencies:
+            frequencies = served.data.store.lexical.frequencies
+            reply = self.call(replace(message, frequencies=frequencies))
+        if reply is not None and reply.refusal is None:
+            self._known[served.number] = served
+        elif reply is not None:
+            self._known.pop(served.number, None)
+            self._unable[served.number] = time.monotonic() + UNABLE_SECONDS
+        return reply
 
     def call(self, message: Message) -> Reply | None:
         """Send a message and wait for the reply; `lock` is held.
@@ -142,15 +150,6 @@ class SearchProcess:
             self._kill()
             return None
         return reply
-
-    def note_opened(self, served: ServedDirectory) -> None:
-        """Remember that it has a data directory open; `lock` is held."""
-        self._known[served.number] = served
-
-    def note_unable(self, number: int) -> None:
-        """Remember that it cannot open or follow a data directory now; `lock` is held."""
-        self._known.pop(number, None)
-        self._unable[number] = time.monotonic() + UNABLE_SECONDS
 
     def close_directory(self, number: int) -> None:
         """Let it close a data directory, if it has it open."""
@@ -211,8 +210,9 @@ class SearchProcess:
 
     def _begin(self, channel: Connection) -> None:
         """Let the process open the data directories; then it is ready."""
-        directories = self._directories()
-        openings = tuple(opening for _, opening in directories)
+        known = dict(self._directories)
+        precision = self._settings.index_precision
+        openings = tuple(served.opening(precision) for served in known.values())
         try:
             if self._stopping.is_set():
                 raise EOFError
@@ -221,13 +221,13 @@ class SearchProcess:
             self._kill()
             return
         with self.lock:
-            self._known = {served.number: served for served, _ in directories}
+            self._known = known
             self._unable = {}
             if self._stopping.is_set():
                 self._kill()
             else:
                 self._channel = channel
-            for number in self._known.keys() - {served.number for served, _ in self._directories()}:
+            for number in known.keys() - self._directories.keys():
                 self.call(Close(number))  # withdrawn meanwhile
 
     def _kill(self) -> None:
@@ -277,12 +277,11 @@ class SearchProcesses:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Start none yet."""
-        self._precision = settings.index_precision
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
         self._refusals: dict[int, str] = {}  # the last reason that was logged
         self._processes = [
-            SearchProcess(number, self._directories, settings, metrics)
+            SearchProcess(number, self._served, settings, metrics)
             for number in range(1, settings.search_processes + 1)
         ]
         metrics.search_processes.set_function(self.ready)
@@ -332,53 +331,20 @@ class SearchProcesses:
             process.join()
 
     def _call(self, served: ServedDirectory, task: Task) -> Reply | None:
+        """Let the first process that is free search; log once why one cannot."""
         for process in self._processes:
-            if not process.ready or not process.can_search(served.number):
-                continue
-            if process.lock.acquire(blocking=False):
+            if process.can_search(served.number) and process.lock.acquire(blocking=False):
                 try:
-                    return self._call_process(process, served, task)
+                    reply = process.search(served, task)
                 finally:
                     process.lock.release()
+                reason = None if reply is None else reply.refusal
+                if reason is not None and self._refusals.get(served.number) != reason:
+                    self._refusals[served.number] = reason
+                    path = served.data.path
+                    _log.warning("%s: threads search instead of a search process: %s", path, reason)
+                return reply
         return None
-
-    def _call_process(
-        self, process: SearchProcess, served: ServedDirectory, task: Task
-    ) -> Reply | None:
-        opening = None if process.knows(served) else self._opening(served)
-        message = Search(served.number, writer_state(served.data), task, opening)
-        reply = process.call(message)
-        if reply is not None and reply.needs_frequencies:
-            frequencies = served.data.store.lexical.frequencies
-            reply = process.call(replace(message, frequencies=frequencies))
-        if reply is not None and reply.refusal is None:
-            process.note_opened(served)
-        elif reply is not None:
-            process.note_unable(served.number)
-            self._log_refusal(served, str(reply.refusal))
-        return reply
-
-    def _log_refusal(self, served: ServedDirectory, reason: str) -> None:
-        """Log why a process cannot search a data directory, once."""
-        if self._refusals.get(served.number) != reason:
-            self._refusals[served.number] = reason
-            path = served.data.path
-            _log.warning("%s: threads search instead of a search process: %s", path, reason)
-
-    def _directories(self) -> list[tuple[ServedDirectory, Opening]]:
-        return [(directory, self._opening(directory)) for directory in list(self._served.values())]
-
-    def _opening(self, served: ServedDirectory) -> Opening:
-        store = served.data.store
-        return Opening(
-            served.number,
-            served.data.path,
-            store.fingerprint,
-            store.dimension,
-            self._precision,
-            served.fusion,
-            served.calibrator,
-        )
 
 
 def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:

@@ -18,10 +18,9 @@ from index.directory.follower import WriterState
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search, select_documents, selects
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
-from index.search.score import LinearFusion
 from index.store.records import StoredDocument
 from index.vectors.vector_index import Precision
 from service.errors import DocumentNotFoundError
@@ -60,9 +59,7 @@ class Outcome:
     stored: tuple[FoundDocument, ...] = ()
 
 
-def perform(
-    data: DataDirectory, task: Task, *, fusion: LinearFusion, calibrator: ScoreCalibrator
-) -> Outcome:
+def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
     """Search a data directory."""
     query, stored = task.query, tuple[FoundDocument, ...]()
     if isinstance(query, str):
@@ -77,7 +74,14 @@ def perform(
         started = time.perf_counter()
         among = select_documents(data, task.options)
         seconds["filter"] = time.perf_counter() - started
-    answer = search(data, query, task.options, fusion=fusion, calibrator=calibrator, among=among)
+    answer = search(
+        data,
+        query,
+        task.options,
+        fusion=scoring.fusion,
+        calibrator=scoring.calibrator,
+        among=among,
+    )
     return Outcome(answer, seconds | dict(answer.seconds.items()), stored)
 
 
@@ -100,8 +104,7 @@ class Opening:
         fingerprint: of its vectors.
         dimension: of its vectors.
         precision: of its index, as of `open_data_directory`.
-        fusion: joins its scores of vectors and words.
-        calibrator: turns scores into probabilities.
+        scoring: how its scores are combined and calibrated.
     """
 
     number: int
@@ -109,8 +112,7 @@ class Opening:
     fingerprint: str
     dimension: int
     precision: Precision | None
-    fusion: LinearFusion
-    calibrator: ScoreCalibrator
+    scoring: Scoring
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,23 +28,8 @@ from service.errors import (
 )
 from service.match.logic import validate_bounds
 from service.match.queries import StoredQuery, find_stored, read_queries
-from service.standing.store import Event, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.store import Interest, QueryText, Scan, StandingQuery, Webhook
 from service.threads import run_in
-
-
-async def find_query(collection: Collection, query_id: str) -> StandingQuery:
-    """Return a standing query."""
-    standing = collection.standing
-    return await run_in(collection.jobs.threads, standing.store.find, query_id)
-
-
-async def list_events(
-    collection: Collection, query_id: str | None, after: int, limit: int
-) -> list[Event]:
-    """Return the first events after a number, of a query or of all."""
-    store, threads = collection.standing.store, collection.jobs.threads
-    return await run_in(threads, store.events_after, after, limit, query_id)
-
 
 _LOG = logging.getLogger(__name__)
 

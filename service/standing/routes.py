@@ -14,8 +14,6 @@ from service.standing.logic import (
     bounds_or_default,
     change_standing_query,
     create_standing_query,
-    find_query,
-    list_events,
 )
 from service.standing.schemas import (
     EventsResponse,
@@ -180,7 +178,8 @@ async def get_events(
 async def _events(
     collection: Collection, query_id: str | None, after: int, limit: int
 ) -> EventsResponse:
-    found = await list_events(collection, query_id, after, limit)
+    standing, threads = collection.standing, collection.jobs.threads
+    found = await run_in(threads, standing.store.events_after, after, limit, query_id)
     return EventsResponse(events=found, last=found[-1].number if found else after)
 
 
@@ -191,7 +190,8 @@ async def _events(
 )
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
     """Return what a standing query looks for, and whether new documents are compared with it."""
-    return standing_query_response(await find_query(collection, query_id))
+    standing, threads = collection.standing, collection.jobs.threads
+    return standing_query_response(await run_in(threads, standing.store.find, query_id))
 
 
 @router.patch(
@@ -237,8 +237,8 @@ async def resume_standing_query(
 
     Without a webhook, or where none waits, this does nothing.
     """
-    await run_in(collection.jobs.threads, collection.standing.resume, query_id)
-    return standing_query_response(await find_query(collection, query_id))
+    standing, threads = collection.standing, collection.jobs.threads
+    return standing_query_response(await run_in(threads, standing.resume, query_id))
 
 
 @router.delete(

@@ -109,11 +109,12 @@ class StandingQueries:
         self.store.remove(query_id)
         self.count()
 
-    def resume(self, query_id: str) -> None:
+    def resume(self, query_id: str) -> StandingQuery:
         """Let the webhook of a query be tried again at once."""
-        self.store.resume(query_id)
+        resumed = self.store.resume(query_id)
         self.webhooks.wake()
         self.count()
+        return resumed
 
     def count(self) -> None:
         """Set the metrics that count queries."""

@@ -365,12 +365,13 @@ class StandingStore:
                 _update(connection, query, **asdict(replace(delivery, delivered=furthest)))
             return same_secret and not row.paused
 
-    def resume(self, query_id: str) -> None:
+    def resume(self, query_id: str) -> StandingQuery:
         """Let a webhook be tried again at once, or raise StandingQueryNotFoundError."""
         with self._state.writing() as connection:
             query = _find(connection, query_id)
             if query.webhook is not None:
                 _update(connection, query, attempts=0, retry_at=0.0, failed=False)
+            return _find(connection, query_id)
 
     def count(self) -> dict[str, int]:
         """Count the queries: all, those that wait or are paused, those whose webhooks failed."""

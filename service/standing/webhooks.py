@@ -93,6 +93,7 @@ _JITTER = 0.25
 _IDLE_SECONDS = 30.0
 _GONE = 410
 _REDIRECTS = range(300, 400)
+_NO_ANSWER = (httpcore2.ProtocolError, httpcore2.NetworkError, httpcore2.TimeoutException)
 
 _LOG = logging.getLogger(__name__)
 
@@ -248,24 +249,8 @@ class Webhooks:
         try:
             async with asyncio.timeout(self.answer_seconds):
                 status = await self._post(query, event)
-        except TimeoutError as error:
-            raise _FailedError("there was no answer in time") from error
-        except TargetRefusedError as error:
-            raise _FailedError(str(error)) from error
-        except ssl.SSLError as error:
-            raise _FailedError("its certificate is not valid") from error
-        except httpcore2.ConnectError as error:
-            invalid = isinstance(error.__context__, ssl.SSLError)
-            reason = "its certificate is not valid" if invalid else "no connection was made"
-            raise _FailedError(reason) from error
-        except OSError as error:
-            raise _FailedError("its name does not resolve") from error
-        except (
-            httpcore2.ProtocolError,
-            httpcore2.NetworkError,
-            httpcore2.TimeoutException,
-        ) as error:
-            raise _FailedError("the answer broke off or is not HTTP") from error
+        except (TargetRefusedError, OSError, *_NO_ANSWER) as error:
+            raise _FailedError(_reason(error)) from error
         if not 200 <= status < 300:
             redirected = " (redirects are not followed)" if status in _REDIRECTS else ""
             raise _FailedError(f"the answer was {status}{redirected}", final=status == _GONE)
@@ -298,6 +283,22 @@ class Webhooks:
             ) as response,
         ):
             return int(response.status)
+
+
+def _reason(error: Exception) -> str:
+    """Return why no answer was received."""
+    match error:
+        case ssl.SSLError() | httpcore2.ConnectError(__context__=ssl.SSLError()):
+            return "its certificate is not valid"
+        case TargetRefusedError():
+            return str(error)
+        case TimeoutError():
+            return "there was no answer in time"
+        case httpcore2.ConnectError():
+            return "no connection was made"
+        case OSError():
+            return "its name does not resolve"
+    return "the answer broke off or is not HTTP"
 
 
 def _describe(error: Exception) -> str:

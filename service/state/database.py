@@ -43,6 +43,21 @@ class _Lent:
     commit = rollback = close
 
 
+_LENT = threading.local()  # its `connection` is what the engine connects to next in this thread
+
+
+@cache
+def _engine_of(dialect: sa.Dialect) -> sa.Engine:
+    """Return the engine of all states of a dialect: it keeps how statements are compiled."""
+    options = {"use_native_hstore": False} if dialect.name == "postgresql" else {}
+    return sa.create_engine(
+        f"{dialect.name}+{dialect.driver}://",
+        creator=lambda: cast(Any, _LENT.connection),
+        poolclass=sa.NullPool,
+        **options,
+    )
+
+
 class State:
     """The tables of one collection. Safe to use from many threads.
 
@@ -54,14 +69,7 @@ class State:
         """Use the connections of a database, which has the tables."""
         self.shared = connections.shared
         self._connections = connections
-        self._lent = threading.local()
-        options = {"use_native_hstore": False} if dialect.name == "postgresql" else {}
-        self._engine = sa.create_engine(
-            f"{dialect.name}+{dialect.driver}://",
-            creator=lambda: cast(Any, self._lent.connection),
-            poolclass=sa.NullPool,
-            **options,
-        )
+        self._engine = _engine_of(dialect)
 
     @property
     def failure(self) -> StorageError | None:
@@ -86,7 +94,7 @@ class State:
 
     @contextmanager
     def _over(self, lent: object) -> Iterator[sa.Connection]:
-        self._lent.connection = _Lent(lent)
+        _LENT.connection = _Lent(lent)
         try:
             with self._engine.connect() as connection:
                 yield connection

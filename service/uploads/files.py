@@ -5,11 +5,11 @@ They leave a reserve of the disk to the store.
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from service.errors import (
 )
 from service.limits import check_disk
 from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
-
-T = TypeVar("T")
 
 MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
 MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
@@ -179,8 +177,9 @@ class UploadFile:
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()
-        _or_store_error(path, lambda: path.parent.mkdir(exist_ok=True))
-        self._file = _or_store_error(path, lambda: self._partial.open("wb"))
+        with _storing(path):
+            path.parent.mkdir(exist_ok=True)
+            self._file = self._partial.open("wb")
 
     @property
     def size(self) -> int:
@@ -206,7 +205,8 @@ class UploadFile:
             check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
             self._count_lines(part)
-            _or_store_error(self._path, partial(self._file.write, part))
+            with _storing(self._path):
+                self._file.write(part)
 
     def finish(self) -> Upload:
         """Move the file to its path, durably.
@@ -219,8 +219,9 @@ class UploadFile:
         lines = self._lines + self._line_is_filled
         if not lines:
             raise InvalidInputError([FieldError("#", "has no line")])
-        _or_store_error(self._path, self._file.close)
-        _or_store_error(self._path, lambda: replace_durably(self._partial, self._path))
+        with _storing(self._path):
+            self._file.close()
+            replace_durably(self._partial, self._path)
         return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
 
     def abandon(self) -> None:
@@ -295,19 +296,18 @@ def verify_upload(path: Path, digest: bytes) -> bool:
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
     """Create the folder of uploads, or remove from it the files that belong to no job."""
     kept = {f"{job_id}.ndjson" for job_id in keep}
-
-    def remove() -> None:
+    with _storing(folder):
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
             if path.name not in kept:
                 path.unlink()
 
-    _or_store_error(folder, remove)
 
-
-def _or_store_error(path: Path, call: Callable[[], T]) -> T:
+@contextmanager
+def _storing(path: Path) -> Iterator[None]:
+    """Raise what the disk refuses inside the block as an error of the store."""
     try:
-        return call()
+        yield
     except OSError as error:
         raise (
             storage_error(Path(path.name), error)

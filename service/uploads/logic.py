@@ -17,7 +17,6 @@ from service.uploads.files import Batch, BatchLimits, UploadFile, read_batch
 from service.uploads.store import Job, LineError, Step, Upload
 
 BATCH_DOCUMENTS = 64
-HOPELESS_LINES = 10_000  # an upload that begins with so many, and no document, is given up
 _CHUNK_BYTES = 2**20
 
 Numbered = tuple[int, Document]
@@ -117,7 +116,6 @@ def run_job(collection: Collection, job: Job) -> None:
         text_characters=settings.max_text_characters,
     )
     position, line = job.position, job.line
-    indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
@@ -128,11 +126,6 @@ def run_job(collection: Collection, job: Job) -> None:
             if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line
-            indexed, failed = indexed + step.indexed, failed + step.failed
-            if not indexed and failed >= HOPELESS_LINES:
-                detail = f"none of its first {failed} lines is a document"
-                collection.jobs.end(job, "failed", detail)
-                return
     collection.jobs.end(job, "done")
 
 
@@ -171,22 +164,13 @@ async def _index(
         stored, errors = await _index(collection, rest)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
-        return await _index_one_by_one(collection, documents)
+        if len(documents) == 1:
+            return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
+        parts = [await _index(collection, [document]) for document in documents]
+        return [one for part, _ in parts for one in part], [
+            one for _, part in parts for one in part
+        ]
     return list(indexed.documents), []
-
-
-async def _index_one_by_one(
-    collection: Collection, documents: Sequence[Numbered]
-) -> tuple[list[Indexed], list[LineError]]:
-    if len(documents) == 1:
-        return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
-    stored: list[Indexed] = []
-    errors: list[LineError] = []
-    for document in documents:
-        done, failed = await _index(collection, [document])
-        stored += done
-        errors += failed
-    return stored, errors
 
 
 def _line_errors(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import get_args
 
 from sqlalchemy import Connection
 
@@ -22,7 +21,7 @@ from encoder.atomic_files import write_atomically
 from index.errors import StorageError
 from service.errors import JobEndedError, OverloadedError, ShuttingDownError, describe
 from service.limits import check_disk
-from service.metrics import CollectionMetrics
+from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
 from service.state.database import State
 from service.state.idempotency import IdempotencyStore
@@ -33,7 +32,7 @@ from service.uploads.files import (
     remove_others,
     verify_upload,
 )
-from service.uploads.store import EndState, Job, JobStore, Upload
+from service.uploads.store import Job, JobStore, Upload
 
 UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
@@ -71,8 +70,6 @@ class Jobs:
         self._state = state
         self._settings = settings
         self._uploads = data / UPLOADS_DIRECTORY
-        for ended in get_args(EndState):  # so that each is exported as 0
-            metrics.jobs_ended.labels(ended)
         self._receiving: list[str] = []  # whose uploads arrive now
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
@@ -164,12 +161,12 @@ class Jobs:
         """Cancel a job, or raise JobEndedError; what it has stored stays."""
         self._end(job_id, "cancelled")
 
-    def end(self, job: Job, state: EndState, detail: str | None = None) -> None:
+    def end(self, job: Job, state: JobEnd, detail: str | None = None) -> None:
         """Record how a job ended; do nothing if it had ended before."""
         with suppress(JobEndedError):
             self._end(job.id, state, detail)
 
-    def _end(self, job_id: str, state: EndState, detail: str | None = None) -> None:
+    def _end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
         job = self.store.end(job_id, state, detail)
         with suppress(OSError):  # a file that cannot be removed now is removed at the next start
             self.path_of(job).unlink(missing_ok=True)
@@ -198,18 +195,15 @@ class Jobs:
         self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
 
     def _work(self, run: RunJob) -> None:
-        said = ""  # of a full disk, once
+        said = ""
         while not self.stopping:
             try:
                 if self._run_next(run):
                     continue
                 said = ""
-            except StorageError as error:
-                if said != str(error):
-                    said = str(error)
-                    _LOG.error("jobs are paused: %s", said)
             except Exception as error:
-                _LOG.error("jobs are paused: %s", type(error).__name__)
+                if said != (said := describe(error)):
+                    _LOG.error("jobs are paused: %s", said)
             self._woken.wait(_IDLE_SECONDS)
             self._woken.clear()  # the store is read after this: no job added before is missed
 

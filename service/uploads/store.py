@@ -9,11 +9,11 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
+from service.metrics import JobEnd
 from service.state.database import State
 from service.state.tables import jobs, line_errors
 
-EndState = Literal["done", "cancelled", "failed"]
-JobState = Literal["waiting", "running"] | EndState
+JobState = Literal["waiting", "running"] | JobEnd
 
 MAX_LISTED_ERRORS = 100
 
@@ -191,7 +191,7 @@ class JobStore:
         with self._state.writing() as connection:
             _change(connection, job.id, state="waiting", detail=detail)
 
-    def end(self, job_id: str, state: EndState, detail: str | None = None) -> Job:
+    def end(self, job_id: str, state: JobEnd, detail: str | None = None) -> Job:
         """Record how a job ended, or raise JobEndedError if it had ended before."""
         with self._state.writing() as connection:
             if not _change(connection, job_id, state=state, detail=detail, ended=utc_now()):

@@ -234,20 +234,13 @@ class Reservation:
     waiting: deque[EncodeTask] = field(default_factory=deque)
     unanswered: set[EncodeTask] = field(default_factory=set)
 
-    def resize(self, tokens: int) -> None:
-        """Replace the estimated number of tokens by the actual one."""
-        self.queue.resize(self, tokens)
-
-    def stall(self, stalled: bool) -> None:
-        """Set whether the request is stalled because its body does not arrive.
-
-        It keeps its tokens: they stand for memory.
-        """
-        self.queue.stall(self, stalled)
-
     def next_tokens(self) -> int:
         """Return the tokens of the block to take next."""
         return Block(self, self.waiting[0], self.waiting[0].next_rows).tokens
+
+    def resize(self, tokens: int) -> None:
+        """Replace the estimated number of tokens by the actual one."""
+        self.queue.resize(self, tokens)
 
     def __enter__(self) -> "Reservation":
         return self
@@ -344,12 +337,12 @@ class BlockQueue:
         deadline: float = math.inf,
         client: str | None = None,
     ) -> Reservation:
-        """Reserve about `tokens` tokens of the queue.
+        """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
 
         Args:
             tokens: of the request; a single request, however large, is admitted to an empty queue.
-            background: yield to requests, and take no room from them.
-            deadline: by `time.monotonic`.
+            background: never rejected; it takes no room from requests and yields to them.
+            deadline: by `time.monotonic`; nothing is computed after it.
             client: whose request it is. Its requests may reserve three quarters of the queue, if
                 there are several.
         """
@@ -377,7 +370,10 @@ class BlockQueue:
                 self._change_class(reservation, traffic_class_of(tokens))
 
     def stall(self, reservation: Reservation, stalled: bool) -> None:
-        """See `Reservation.stall`."""
+        """Set whether a request is stalled because its body does not arrive.
+
+        It keeps its tokens: they stand for memory.
+        """
         with self._changed:
             if stalled != reservation.stalled:
                 reservation.stalled = stalled

@@ -7,9 +7,8 @@ the pool at a time, so that a request with many candidates does not hold up anot
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -48,14 +47,6 @@ class RerankReceipt:
     calibration: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RerankScores:
-    """The logits of the candidates that were scored, and the seconds that it took."""
-
-    logits: tuple[float, ...]
-    seconds: float
-
-
 class RerankPool:
     """A reranker with its threads."""
 
@@ -69,11 +60,14 @@ class RerankPool:
         """Stop; calls that have not started are never made."""
         self._pool.shutdown(cancel_futures=True)
 
-    async def score(self, query: str, texts: Sequence[str], seconds: float) -> RerankScores:
+    async def score(
+        self, query: str, texts: Sequence[str], seconds: float
+    ) -> tuple[list[float], float]:
         """Score texts together with a query until the time is up.
 
         Returns:
-            The logits of those that were scored, in their order: of all, if there was time.
+            The logits of those that were scored, in their order: of all, if there was time; and the
+            seconds that it took.
         """
         logits: dict[int, float] = {}
         todo = iter(enumerate(texts))
@@ -83,16 +77,22 @@ class RerankPool:
                 logits[number] = await self._run(self._score_one, first, text)
 
         started = time.perf_counter()
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 first = await self._run(self.reranker.read, query)
-                await _all_or_none([work(first) for _ in range(self._threads)])
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(self._threads):
+                        group.create_task(work(first))
+        except TimeoutError:
+            pass
+        except ExceptionGroup as errors:  # a call failed, and the others were cancelled
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         taken = time.perf_counter() - started
         observe_stage(self._metrics, "rerank", taken)
         self._metrics.reranked_pairs.inc(len(logits))
         if len(logits) < len(texts):
             self._metrics.rerank_out_of_time.inc()
-        return RerankScores(tuple(logits[number] for number in sorted(logits)), taken)
+        return [logits[number] for number in sorted(logits)], taken
 
     def _score_one(self, first: SentenceGraphText, text: str) -> float:
         return self.reranker.score(first, self.reranker.read(text))
@@ -115,13 +115,3 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
     reranker = open_reranker(settings.reranker)
     reranker.warm_up()
     return RerankPool(reranker, settings.threads or usable_cores(), metrics)
-
-
-async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
-    """Wait for all; if one fails or the time is up, the others are cancelled."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -47,7 +47,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class EncodeScheduler:
-    """Encodes the sentence blocks of all requests in fair order."""
+    """Encodes the sentence blocks of all requests in fair order.
+
+    Attributes:
+        reserve: tokens of the queue, see `BlockQueue.reserve`.
+        cache: of block vectors, if there is one.
+    """
 
     def __init__(
         self,
@@ -75,14 +80,15 @@ class EncodeScheduler:
             raise ValueError("block vectors of a recurrent encoder cannot be cached")
         self._encoder = encoder
         self._metrics = metrics
-        self._cache = cache
+        self.cache = cache
         self._queue = BlockQueue(
             max_queue_tokens,
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=_expire,
+            on_expired=partial(_fail_all, error=DeadlinePassedError),
         )
+        self.reserve = self._queue.reserve
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
             for number in range(1 if encoder.batch_tokens else encoder.threads)
@@ -99,26 +105,6 @@ class EncodeScheduler:
     def alive(self) -> bool:
         """Whether every worker thread runs."""
         return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
-
-    def set_initial_rate(self, tokens_per_second: float) -> None:
-        """Set how fast one thread encodes, which admission uses until work is measured."""
-        self._measure(tokens_per_second, 1.0)
-
-    def reserve(
-        self,
-        tokens: int,
-        *,
-        background: bool = False,
-        deadline: float = math.inf,
-        client: str | None = None,
-    ) -> Reservation:
-        """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
-
-        A single request, however large it seems, is admitted to an empty queue. Background work is
-        never rejected, takes no room from requests and yields to them. The deadline is one by
-        `time.monotonic`; nothing is computed after it. The client is whose request it is.
-        """
-        return self._queue.reserve(tokens, background=background, deadline=deadline, client=client)
 
     async def encode(
         self,
@@ -139,13 +125,13 @@ class EncodeScheduler:
         if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
         tasks = await self._create_tasks(documents, owner)
-        if self._cache is not None:
+        if self.cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
         encoded = await asyncio.gather(*(task.waiter for task in tasks))
-        if self._cache is not None:
+        if self.cache is not None:
             for task in tasks:
-                self._cache.put(task.blocks, task.vectors, task.rows, owner)
+                self.cache.put(task.blocks, task.vectors, task.rows, owner)
         return encoded
 
     async def _create_tasks(
@@ -157,8 +143,8 @@ class EncodeScheduler:
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
         known = [frozenset[int]()] * len(blocks)
-        if self._cache is not None:
-            known = await self._cache.get(blocks, vectors, owner)
+        if self.cache is not None:
+            known = await self.cache.get(blocks, vectors, owner)
         submitted = time.perf_counter()
         return [
             EncodeTask(
@@ -177,12 +163,9 @@ class EncodeScheduler:
 
     def close(self) -> None:
         """Stop the workers; callers that still wait get ShuttingDownError."""
-        self._stop(ShuttingDownError)
+        _fail_all(self._queue.close(ShuttingDownError), ShuttingDownError)
         for thread in self._threads:
             thread.join()
-
-    def _stop(self, error: Callable[[], ServiceError]) -> None:
-        _fail_all(self._queue.close(error), error)
 
     def _work(self) -> None:
         lower_priority()
@@ -191,12 +174,13 @@ class EncodeScheduler:
                 started = time.perf_counter()
                 try:
                     if tokens := self._compute(blocks):
-                        self._measure(tokens, time.perf_counter() - started)
+                        self.measure(tokens, time.perf_counter() - started)
                 except Exception as error:  # such as out of memory: other requests can be served
                     self._fail({block.reservation for block in blocks}, error)
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
-            self._stop(partial(NotReadyError, "an encoder thread died"))
+            died = partial(NotReadyError, "an encoder thread died")
+            _fail_all(self._queue.close(died), died)
 
     def _compute(self, blocks: Sequence[Block]) -> int:
         """Encode the blocks of one call; return the tokens that were encoded."""
@@ -231,7 +215,7 @@ class EncodeScheduler:
         for block, vector in zip(last, vectors, strict=True):
             self._finish(block.reservation, block.task, vector)
 
-    def _measure(self, tokens: float, seconds: float) -> None:
+    def measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
@@ -269,10 +253,6 @@ def _encoding_error(cause: Exception) -> ServiceError:
     error = NotReadyError("the encoder's server fails") if waiting else EncodingFailedError()
     error.__cause__ = cause
     return error
-
-
-def _expire(tasks: Iterable[EncodeTask]) -> None:
-    _fail_all(tasks, DeadlinePassedError)
 
 
 def _fail_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) -> None:

@@ -119,32 +119,3 @@ def test_an_upload_whose_client_leaves_is_removed(
         wait_until(lambda: not any((data / "uploads").iterdir()))
         assert server.request("GET", "/jobs")[1] == {"jobs": []}
         assert "Traceback" not in server.log.read_text()
-
-
-def test_redis_may_be_flushed_paused_and_killed(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, redis_server: Any
-) -> None:
-    data = tmp_path / "data"
-    with serve(data, tiny_checkpoint, redis_url=redis_server.url) as server:
-        assert degraded(server) == []
-        for harm, undo in (
-            (redis_server.client.flushall, None),
-            (redis_server.pause, redis_server.resume),
-            (redis_server.kill, redis_server.start),
-        ):
-            first, second = (send(server, corpus(size))[1]["id"] for size in (200, 5))
-            harm()
-            third = send(server, corpus(7))[1]["id"]
-            assert server.request("POST", "/match", {"text": "river stone"})[0] == 200
-            for job_id, size in ((first, 200), (second, 5), (third, 7)):
-                assert wait_for_end(server, job_id)["indexed"] == size
-            if undo is not None:
-                wait_until(lambda: degraded(server) == ["redis"])
-                undo()
-                wait_until(lambda: degraded(server) == [])
-
-
-def degraded(server: Any) -> list[str]:
-    status, answer = server.request("GET", "/readyz")
-    assert status == 200
-    return list(answer["degraded"])

@@ -16,6 +16,9 @@ from fastapi import FastAPI
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.encoder import Encoder
+from encoder.opening import open_encoder
 from service.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
@@ -163,6 +166,26 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
         own["scoring"].present = replace(own["scoring"].present, **scored)
     other.collections.put(replace(engine.default, engine=other, **own))
     return other
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _encoders_are_opened_once() -> Iterator[None]:
+    """Let services and commands share encoders: to open one is a third of a start of either."""
+    opened: dict[str, Encoder] = {}
+
+    def open_shared(checkpoint: Checkpoint, **options: Any) -> Encoder:
+        key = f"{checkpoint} {options}"
+        if key in opened:
+            return opened[key]
+        encoder = open_encoder(checkpoint, **options)
+        if "server" not in checkpoint.model:  # which may be another one behind the same address
+            opened[key] = encoder
+        return encoder
+
+    with pytest.MonkeyPatch.context() as patch:
+        for user in ("service.startup", "service.cli.opening"):
+            patch.setattr(f"{user}.open_encoder", open_shared)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -132,20 +132,6 @@ def test_a_server_starts_on_a_full_disk_and_reads(
         accepts_writes(server)
 
 
-def test_a_disk_that_fills_while_a_server_runs(
-    serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, longmatch: Run
-) -> None:
-    with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
-        accepts_writes(server)
-        disk.fill()
-        refuses_writes(server)
-        reads(server)
-        disk.free()
-        accepts_writes(server)
-        assert server.stop() == 0
-    assert longmatch("doctor", data).status == 0
-
-
 def test_writes_stop_where_deletes_have_room(
     serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
 ) -> None:

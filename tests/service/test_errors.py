@@ -8,10 +8,6 @@ from index import errors as index_errors
 from service import errors as service_errors
 from service.errors import (
     PROBLEM_TYPES,
-    FieldError,
-    InvalidInputError,
-    OverloadedError,
-    RequestTooLargeError,
 )
 from service.problem_responses import problem_of
 
@@ -38,13 +34,3 @@ def test_problem_types_are_described_and_are_errors() -> None:
         assert 400 <= kind.status <= 507
         assert kind.title
         assert kind.description.endswith(".")
-
-
-def test_errors_carry_what_a_client_needs() -> None:
-    refused = InvalidInputError([FieldError("#/a", "is bad"), FieldError("#/b", "too", 3)])
-    assert "#/a: is bad" in str(refused)
-    assert refused.errors[1].limit == 3
-    assert "retry in 7 s" in str(OverloadedError(7, "queue_tokens"))
-    too_large = str(RequestTooLargeError(500, 400))
-    assert "500" in too_large
-    assert "400" in too_large

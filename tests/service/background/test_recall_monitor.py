@@ -150,5 +150,5 @@ def test_matches_by_vector_are_offered(engine: Engine, monkeypatch: pytest.Monke
         wanted = MatchOptions(search=SearchOptions(top_k=1, mode=mode))  # type: ignore[arg-type]
         [answer] = asyncio.run(match(engine.default, [RequestText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
-        assert answer.generation == engine.default.data.index.generation
-        assert answer.sequence == engine.default.data.store.sequence == 1
+        assert answer.answer.generation == engine.default.data.index.generation
+        assert answer.answer.sequence == engine.default.data.store.sequence == 1

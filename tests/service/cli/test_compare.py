@@ -54,15 +54,6 @@ def test_json_and_a_page(longmatch: Run, files: tuple[Path, Path], tmp_path: Pat
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
-def test_a_colde_shows_its_sections_and_its_attention(
-    longmatch: Run, tiny_colde: Path, files: tuple[Path, Path]
-) -> None:
-    answer = json.loads(longmatch("compare", *files, "--encoder", tiny_colde, "--json").out)
-    assert answer["section_scores_from"] == "section vectors"
-    strengths = [pair["times_average"] for pair in answer["attended_blocks"]]
-    assert sum(strengths) / len(strengths) == pytest.approx(1, abs=1e-4)  # all pairs are there
-
-
 def test_stored_documents_are_compared(
     longmatch: Run, files: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -35,19 +35,6 @@ def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
     assert f"longmatch {command}" in answer.out
 
 
-@pytest.mark.parametrize(
-    ("command", "instead"),
-    [
-        ("train", "longmatch lab train"),
-        ("migrate", "gone: export the documents with GET /documents and index them again"),
-    ],
-)
-def test_a_former_command_is_refused(longmatch: Run, command: str, instead: str) -> None:
-    answer = longmatch(command, "x", "--help")
-    now = "is" if command == "migrate" else "is now"
-    assert answer == (2, "", f"error: longmatch {command} {now} {instead}\n")
-
-
 def test_every_setting_is_printed(longmatch: Run) -> None:
     printed = longmatch("settings").out
     names = [line.split()[0] for line in printed.splitlines() if line.startswith("LONGMATCH_")]

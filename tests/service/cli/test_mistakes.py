@@ -124,6 +124,8 @@ REFUSED = [
     ("match qrels.tsv --data data", "FILE: qrels.tsv: is not of a known kind"),
     ("match text.txt --data missing", "--data: missing: there is no data directory"),
     ("match text.txt --data data --filter {", "--filter: is not JSON"),
+    (f"match text.txt --data data --filter {'[' * 9_000}", "--filter: is not JSON"),
+    ('match text.txt --data data --filter {"and":[{"equal":[]}]}', "--filter: #/and/0/equal"),
     ("pairs data --min-score 0 -o missing/pairs.jsonl", "--output: "),
     ("families --data missing", "--data: missing: there is no data directory"),
     ("compare missing.txt text.txt", "LEFT: missing.txt"),

@@ -22,8 +22,8 @@ AWKWARD_IDS = [
 ]
 
 
-def test_a_document_is_shown_without_its_text(filled: Any) -> None:
-    response = filled.get("/documents/bees")
+def test_a_document_is_shown_without_its_text(library: Any) -> None:
+    response = library.get("/documents/bees")
     assert response.status_code == 200
     shown = response.json()
     assert shown.keys() == {"id", "title", "metadata", "receipt", "indexed_at"}
@@ -33,14 +33,9 @@ def test_a_document_is_shown_without_its_text(filled: Any) -> None:
     assert age.total_seconds() < 3600
 
 
-def test_the_text_comes_when_asked_for(filled: Any, texts: dict[str, str]) -> None:
-    assert filled.get("/documents/bees?text=true").json()["text"] == texts["bees"]
-    assert "text" not in filled.get("/documents/bees?text=false").json()
-
-
-def test_an_empty_title_is_still_a_title(client: Any) -> None:
-    client.post("/index", json={"documents": [{"id": "a", "text": "Ants."}]})
-    assert client.get("/documents/a").json()["title"] == ""
+def test_the_text_comes_when_asked_for(library: Any, texts: dict[str, str]) -> None:
+    assert library.get("/documents/bees?text=true").json()["text"] == texts["bees"]
+    assert "text" not in library.get("/documents/bees?text=false").json()
 
 
 @pytest.mark.parametrize("document_id", AWKWARD_IDS)
@@ -73,27 +68,27 @@ def test_an_unknown_document_is_not_found(library: Any, method: str, document_id
     problem(response, 404, "document-not-found")
 
 
-def test_a_query_parameter_that_is_wrong_is_named(filled: Any) -> None:
-    response = filled.get("/documents/bees?text=perhaps")
+def test_a_query_parameter_that_is_wrong_is_named(library: Any) -> None:
+    response = library.get("/documents/bees?text=perhaps")
     assert response.status_code == 422
     (error,) = response.json()["errors"]
     assert error["parameter"] == "text"
 
 
-def test_the_list_is_sorted_and_filtered(filled: Any) -> None:
+def test_the_list_is_sorted_and_filtered(library: Any) -> None:
     seen, after = list[str](), ""
     for _ in range(4):
-        page = filled.get(f"/documents?limit=1&sort=-title{after}").json()
+        page = library.get(f"/documents?limit=1&sort=-title{after}").json()
         seen += [document["title"] for document in page["documents"]]
         after = f"&cursor={page['next_cursor']}"
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == 4
     where = quote('{"field": "letters", "equal": 4}')
-    listed = filled.get(f"/documents?filter={where}").json()["documents"]
+    listed = library.get(f"/documents?filter={where}").json()["documents"]
     assert [document["id"] for document in listed] == ["ants", "bees"]
-    (facet,) = filled.get(f"/facets?filter={where}").json()["facets"]
+    (facet,) = library.get(f"/facets?filter={where}").json()["facets"]
     assert facet == {"field": "letters", "documents": 2, "values": [{"value": 4, "documents": 2}]}
-    assert filled.get("/facets").json()["facets"][0]["documents"] == 4
+    assert library.get("/facets").json()["facets"][0]["documents"] == 4
 
 
 @pytest.mark.parametrize(
@@ -106,8 +101,8 @@ def test_the_list_is_sorted_and_filtered(filled: Any) -> None:
     ],
 )
 def test_a_wrong_sort_filter_or_cursor_is_named(
-    filled: Any, query: str, parameter: str, says: str
+    library: Any, query: str, parameter: str, says: str
 ) -> None:
-    (error,) = problem(filled.get(f"/documents?{query}"), 422, "invalid-input")["errors"]
+    (error,) = problem(library.get(f"/documents?{query}"), 422, "invalid-input")["errors"]
     assert error["parameter"] == parameter
     assert says in error["detail"]

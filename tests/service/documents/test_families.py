@@ -66,14 +66,6 @@ def test_one_match_of_each_family(versions: Any, mode: str) -> None:
     )
 
 
-@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-@pytest.mark.parametrize("top_k", [1, 2, 3, 4, 5])
-def test_as_many_as_there_are_families_come_back(versions: Any, mode: str, top_k: int) -> None:
-    found = matched(versions, mode=mode, top_k=top_k, collapse=True)
-    families = {item["family"] or item["id"] for item in found}
-    assert len(found) == len(families) == min(top_k, 4)
-
-
 def test_a_stored_document_finds_its_own_family_once(versions: Any) -> None:
     response = versions.post("/match", json={"id": "first", "collapse": True, "mode": "semantic"})
     matches = response.json()["matches"]

@@ -26,7 +26,7 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 def best(engine: Engine, text: str) -> tuple[str, float]:
     options = MatchOptions(search=SearchOptions(top_k=1))
     (found,) = asyncio.run(match(engine.default, [RequestText("#/text", text)], options))
-    return found.matches[0].id, found.matches[0].score
+    return found.answer.hits[0].id, found.answer.hits[0].score
 
 
 def encoded_blocks(engine: Engine) -> float:

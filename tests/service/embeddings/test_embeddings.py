@@ -142,12 +142,6 @@ def test_a_long_text_is_read_in_part_or_refused(library: Any) -> None:
     assert error["param"] == "input.1"
 
 
-def test_texts_with_more_tokens_than_the_queue_are_refused(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_queue_tokens=1024)
-    error = refused(ask(client, ["ants " * 400] * 8), 413, "request-too-large")
-    assert error["type"] == "invalid_request_error"
-
-
 def test_tokens_are_charged(make_client: Callable[..., Any]) -> None:
     client = make_client(rate_limit_tokens_per_minute=1000)
     first, second = (ask(client, "ants " * 500) for _ in range(2))

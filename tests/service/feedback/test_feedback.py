@@ -86,6 +86,12 @@ def test_pages_have_every_verdict_once(filled: Any, texts: dict[str, str]) -> No
     assert seen == [item["id"] for item in exported(filled)]
 
 
+@pytest.fixture(scope="module")
+def short(make_shared_client: Callable[..., Any]) -> Any:
+    """Return a client of a service that takes short texts; give it no feedback."""
+    return fill(make_shared_client(max_text_characters=200))
+
+
 UNKNOWN, INVALID = (404, "/problems/document-not-found"), (422, "/problems/invalid-input")
 
 
@@ -104,14 +110,13 @@ UNKNOWN, INVALID = (404, "/problems/document-not-found"), (422, "/problems/inval
     ],
 )
 def test_what_is_wrong_is_named(
-    make_client: Callable[..., Any], change: dict[str, Any], pointer: str, problem: tuple[int, str]
+    short: Any, change: dict[str, Any], pointer: str, problem: tuple[int, str]
 ) -> None:
-    client = fill(make_client(max_text_characters=200))
     body = {"query": {"id": "ants"}, "match": "bees", "grade": 1, **change}
-    answer = client.post("/feedback", json=body)
+    answer = short.post("/feedback", json=body)
     assert (answer.status_code, answer.json()["type"]) == problem
     assert pointer in [error["pointer"] for error in answer.json()["errors"]]
-    assert listed(client) == []
+    assert listed(short) == []
 
 
 def test_a_verdict_is_deleted(filled: Any) -> None:

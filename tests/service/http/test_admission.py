@@ -79,7 +79,10 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
     assert engine.scheduler.queued_tokens == 0
 
 
-def test_a_body_that_stalls_is_rejected_and_delays_no_other(client: Any, engine: Engine) -> None:
+def test_a_body_that_stalls_is_rejected_and_delays_no_other(
+    client: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.body.UPLOAD_SECONDS", 2.0)
     ahead: list[float] = []
 
     async def stops() -> AsyncIterator[bytes]:
@@ -95,7 +98,7 @@ def test_a_body_that_stalls_is_rejected_and_delays_no_other(client: Any, engine:
     response = client.post("/match", content=stops(), headers=headers)
     problem(response, 408, "upload-too-slow")
     assert response.headers["connection"] == "close"
-    assert 10 <= time.monotonic() - started < 60
+    assert 2 <= time.monotonic() - started < 60
     assert ahead == [0, 10 // 4 + 1]  # room for what came, not for what was announced
     assert engine.scheduler.queued_tokens == 0
 
@@ -168,7 +171,7 @@ def test_a_deadline_passed_in_the_queue_computes_nothing(
 
 def test_a_hopeless_deadline_is_rejected_at_once(client: Any, stepped_encoder: Any) -> None:
     served, engine = with_encoder(client, stepped_encoder())
-    engine.scheduler.set_initial_rate(100.0)
+    engine.scheduler.measure(100.0, 1.0)
     with engine.scheduler.reserve(1000):
         response = served.post("/match", json=PAGE, headers={DEADLINE: "9000"})
         problem(response, 503, "overloaded")
@@ -256,7 +259,7 @@ def test_lines_of_ndjson_take_no_room_from_requests(client: Any, engine: Engine)
         assert client.post("/index", content=lines, headers=headers).status_code == 202
 
 
-def test_only_probes_and_documentation_are_always_open(client: Any) -> None:
-    for route in client.app.router.routes:
+def test_only_probes_and_documentation_are_always_open(library: Any) -> None:
+    for route in library.app.router.routes:
         if getattr(route, "include_in_schema", False):
             assert (route.rules.cost == "nothing") is ("operations" in route.tags), route

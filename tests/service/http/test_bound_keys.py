@@ -1,14 +1,11 @@
 """An API key that is bound to a collection sees that one, and nothing of any other."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from index.directory.data_directory import KEY_FILE
-from service.access import AUDIT_FILE
 from service.keys import SCOPES, change_keys, make_key
 from tests.kit.service_fixtures import Client, counted
 from tests.kit.waiting import wait_until
@@ -117,20 +114,6 @@ def test_a_key_of_a_missing_collection_sees_nothing(
     assert ask("GET", "/documents", to="none").status_code == 404
 
 
-def test_changes_are_logged_with_their_collection(client: Client, ask: Callable[..., Any]) -> None:
-    file: Path = client.app.state.engine.settings.data / AUDIT_FILE
-    before = len(file.read_text().splitlines())
-    ask("POST", "/index", {"documents": [{"id": "a", "text": "Ants."}]})
-    ask("POST", "/collections/laws/index", {"documents": [{"id": "a", "text": "Ants."}]}, to=None)
-    ask("DELETE", "/collections/laws", to=None)
-    lines = [json.loads(line) for line in file.read_text().splitlines()[before:]]
-    assert [(line["collection"], line["path"], line["status"]) for line in lines] == [
-        ("papers", "/index", 200),
-        ("laws", "/collections/laws/index", 200),
-        ("laws", "/collections/laws", 204),
-    ]
-
-
 def test_it_learns_nothing_of_texts_that_others_stored(
     client: Client, ask: Callable[..., Any]
 ) -> None:
@@ -139,7 +122,7 @@ def test_it_learns_nothing_of_texts_that_others_stored(
     body = {"documents": [{"id": "secret", **secret}]}
     assert ask("POST", "/index", body, to="laws").json()["timings"] == {}
     blocks = counted(engine, BLOCKS)
-    wait_until(lambda: engine.encode_cache.written >= blocks)
+    wait_until(lambda: engine.scheduler.cache.written >= blocks)
 
     def encoded(name: str) -> float:
         before = counted(engine, BLOCKS)

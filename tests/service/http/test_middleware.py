@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from service.app import create_app
-from service.body import answer_unless_disconnected
 from service.documents import logic as indexing
 from service.engine import Engine
 from service.errors import EncodingFailedError
@@ -166,24 +165,6 @@ def test_leaving_during_a_write_stores_the_whole_document(
     engine.default.writer.submit(lambda: None).result(10)
     assert client.get("/documents/a").status_code == 200
     assert len(engine.default.data.index) == 1
-
-
-def test_work_after_the_answer_survives_the_connection() -> None:
-    steps: list[str] = []
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-        for _ in range(10):
-            await asyncio.sleep(0)
-        steps.append("cleaned up")
-
-    async def served(scope: Any, receive: Any, send: Any) -> None:
-        await answer_unless_disconnected(application, b"", scope, receive, send)
-
-    status, _, _ = exchange(served, b"", [])
-    assert status == 200
-    assert steps == ["cleaned up"]
 
 
 def test_an_answered_request_is_not_counted_as_cancelled(filled: Any, engine: Engine) -> None:

@@ -22,6 +22,7 @@ from index.search.calibrate import (
 )
 from index.search.corpus_calibration import CALIBRATION_FILE, RATES, write_corpus_calibration
 from index.search.score import LinearFusion, read_fusion
+from service.app import create_app
 from service.startup import open_engine
 from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
 from tests.kit.service_fixtures import fill, with_parts
@@ -37,18 +38,18 @@ def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
 
 
 def with_calibrator(client: Any, calibrator: ScoreCalibrator) -> Any:
-    """Return the client, its engine with `calibrator`."""
-    client.app.state.engine = with_parts(client.app.state.engine, calibrator=calibrator)
-    return client
+    """Return a client of the same service with `calibrator`."""
+    engine = with_parts(client.app.state.engine, calibrator=calibrator)
+    return type(client)(create_app(engine.settings, engine))
 
 
-def test_matches_have_probabilities_and_rates(filled: Any) -> None:
-    plain = filled.post("/match", json={"id": "ants"}).json()
+def test_matches_have_probabilities_and_rates(library: Any) -> None:
+    plain = library.post("/match", json={"id": "ants"}).json()
     assert plain["calibration"] is None
     assert plain["no_probability"] == TOO_FEW
     for measure in ("probability", "false_positive_rate", "relevant"):
         assert {match[measure] for match in plain["matches"]} == {None}
-    answer = with_calibrator(filled, BY_RATE).post("/match", json={"id": "ants"}).json()
+    answer = with_calibrator(library, BY_RATE).post("/match", json={"id": "ants"}).json()
     assert (answer["calibration"], answer["no_probability"]) == ("1+2", None)
     probabilities = [match["probability"] for match in answer["matches"]]
     rates = [match["false_positive_rate"] for match in answer["matches"]]
@@ -64,8 +65,8 @@ def test_matches_have_probabilities_and_rates(filled: Any) -> None:
     ("field", "measure"),
     [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
-def test_bounds_keep_the_best(filled: Any, field: str, measure: str) -> None:
-    client = with_calibrator(filled, BY_RATE)
+def test_bounds_keep_the_best(library: Any, field: str, measure: str) -> None:
+    client = with_calibrator(library, BY_RATE)
     every = client.post("/match", json={"id": "ants"}).json()["matches"]
     bound = every[1][measure]
     some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
@@ -83,9 +84,9 @@ def test_bounds_keep_the_best(filled: Any, field: str, measure: str) -> None:
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
-    filled: Any, field: str, calibrator: ScoreCalibrator, said: str
+    library: Any, field: str, calibrator: ScoreCalibrator, said: str
 ) -> None:
-    client = with_calibrator(filled, calibrator)
+    client = with_calibrator(library, calibrator)
     response = client.post("/match", json={"id": "ants", field: 0.5})
     assert response.status_code == 422
     (error,) = response.json()["errors"]

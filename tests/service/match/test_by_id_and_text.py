@@ -76,17 +76,3 @@ def test_the_first_four_documents_of_anyone(client: Client) -> None:
     assert found.get("bread", 0.0) < found["lava flows"] / 4
     assert "chess" not in found
     assert search(client, {"text": "and the, they!"}, "lexical") == {}
-
-
-def test_one_known_word_among_sixty_unknown_ones(client: Client) -> None:
-    def words(stem: str) -> str:
-        return " ".join(f"{stem}{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(60))
-
-    stems = ["ka", "lo", "mi", "nu", "po", "ra", "si", "tu", "ve", "wo"]
-    texts = [f"{words(stem)} common words of all documents are here" for stem in stems]
-    texts[:2] = [f"{text} zanzibar." for text in texts[:2]]
-    index(client, [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)])
-    unknown = search(client, {"text": f"{words('qq')} zanzibar."}, "lexical")
-    assert set(unknown) == {"d0", "d1"}
-    assert max(unknown.values()) < 0.02
-    assert search(client, {"id": "d0"}, "lexical")["d1"] < 0.1

@@ -40,7 +40,7 @@ def test_stored_vectors_are_those_of_the_whole_document(
     client: Any, texts: dict[str, str], tiny_ernie_doc: Path
 ) -> None:
     engine = client.app.state.engine
-    assert engine.encode_cache is None
+    assert engine.scheduler.cache is None
     checkpoint = load_checkpoint(tiny_ernie_doc)
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     read = BlockTokenizer(checkpoint)(texts["tax law"])

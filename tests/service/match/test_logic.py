@@ -41,7 +41,7 @@ def store(engine: Engine, documents: dict[str, str]) -> None:
 
 
 def ids(matches: Matches) -> list[str]:
-    return [hit.id for hit in matches.matches]
+    return [hit.id for hit in matches.answer.hits]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_overload_is_reported_before_the_text_is_tokenised(holding: Engine) -> N
     before = counted(holding, "longmatch_document_tokens_count")
     with holding.scheduler.reserve(4096):
         (by_id,) = ask(holding, stored("ants"))
-        assert len(by_id.matches) == 3
+        assert len(by_id.answer.hits) == 3
         with pytest.raises(OverloadedError):
             ask(holding, text("Any text."))
     assert counted(holding, "longmatch_document_tokens_count") == before

@@ -28,27 +28,3 @@ def test_lexical_mode_finds_shared_words_and_names_them(library: Any) -> None:
     assert timings.keys() == {"tokenize", "queue", "encode", "lexical", "search", "fetch"}
     assert response.json()["receipt"]["tokens"] > 0
     assert response.json()["alignment"] is None
-
-
-def test_hybrid_mode_names_the_shared_words(library: Any, texts: dict[str, str]) -> None:
-    found = matches(library.post("/match", json={"id": "ants", "mode": "hybrid"}))
-    assert {entry["id"] for entry in found} == set(texts) - {"ants"}
-    assert found[0]["id"] == "bees"
-    assert [element["score"] for element in found] == sorted(
-        (o["score"] for o in found), reverse=True
-    )
-    assert "colony" not in [term["term"] for term in found[0]["terms"]]
-    assert "queen" in [term["term"] for term in found[0]["terms"]]
-
-
-@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
-def test_bounds_hold_for_the_score_of_the_mode(library: Any, mode: str) -> None:
-    everything = matches(library.post("/match", json={"id": "ants", "mode": mode}))
-    bound = everything[0]["score"]
-    some = matches(library.post("/match", json={"id": "ants", "mode": mode, "min_score": bound}))
-    assert [item["id"] for item in some] == [everything[0]["id"]]
-    item = matches(library.post("/match", json={"id": "ants", "mode": mode, "top_k": 1}))
-    assert item == everything[:1]
-    refused = library.post("/match", json={"id": "ants", "mode": mode, "min_probability": 0.5})
-    assert refused.status_code == 422
-    assert mode in refused.json()["errors"][0]["detail"]

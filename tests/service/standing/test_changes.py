@@ -129,12 +129,13 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
     ],
 )
 def test_what_is_wrong_is_named_and_changes_nothing(
-    client: Any, body: dict[str, Any], pointer: str
+    empty: Any, body: dict[str, Any], pointer: str
 ) -> None:
-    made = make(client, text=TEXT, min_score=0.5)
+    made = make(empty, text=TEXT, min_score=0.5)
     path = f"/standing-queries/{made['id']}"
-    refused = client.request("PATCH", path, json=body)
+    refused = empty.request("PATCH", path, json=body)
     assert refused.status_code == 422, refused.text
     assert refused.json()["errors"][0]["pointer"] == pointer
-    assert client.get(path).json() == made
-    assert client.request("PATCH", f"{path}x", json={"paused": True}).status_code == 404
+    assert empty.get(path).json() == made
+    assert empty.request("PATCH", f"{path}x", json={"paused": True}).status_code == 404
+    assert empty.delete(path).status_code == 204

@@ -76,13 +76,15 @@ def test_a_new_document_has_the_score_of_match(
         assert (first["query"], first["title"], first["scored_as"]) == (made["id"], "New", mode)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def calibrated_client(
-    make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+    make_shared_client: Callable[..., Any],
+    tiny_checkpoint: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Any:
     """A client of an application that holds TEXTS, with calibrations of every mode."""
-    checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    return fill(make_client(encoder=checkpoint, data=data))
+    checkpoint, data = calibrated(tiny_checkpoint, tmp_path_factory.mktemp("calibrated"))
+    return fill(make_shared_client(encoder=checkpoint, data=data))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -98,9 +100,10 @@ def test_only_what_is_inside_the_bound_is_an_event(
     best = next(entry for entry in first if entry["id"] in NEW)
     made = make(client, text=QUERY["text"], mode=mode, **{bound: best[measure]})
     assert made[bound] == best[measure]
-    put(client, {f"{name} again": f"{text} It is new." for name, text in NEW.items()})
+    suffix = f" again, {mode} {measure}"
+    put(client, {f"{name}{suffix}": f"{text} It is new{suffix}." for name, text in NEW.items()})
     again = client.post("/match", json={**match, bound: best[measure]}).json()["matches"]
-    expected = {item["id"]: item for item in again if item["id"].endswith(" again")}
+    expected = {item["id"]: item for item in again if item["id"].endswith(suffix)}
     found = {event["document"]: event for event in events(client, made["id"])}
     assert found.keys() == expected.keys()
     assert len(found) < len(NEW)
@@ -218,11 +221,11 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
         ({"text": "Bees.", "min_score": 0, "filter": {"field": "a"}}, "#/filter"),
     ],
 )
-def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], pointer: str) -> None:
-    response = client.post("/standing-queries", json=body)
+def test_what_is_wrong_is_named(empty: Any, body: dict[str, Any], pointer: str) -> None:
+    response = empty.post("/standing-queries", json=body)
     assert response.status_code == (404 if pointer == "#/id" else 422)
     assert response.json()["errors"][0]["pointer"] == pointer
-    assert client.get("/standing-queries").json()["queries"] == []
+    assert empty.get("/standing-queries").json()["queries"] == []
 
 
 def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:

@@ -71,15 +71,6 @@ def test_a_failure_of_the_store_is_waited_for(
     assert (job["state"], job["indexed"], job["detail"]) == ("done", 2, None)
 
 
-def test_an_upload_without_documents_is_given_up(client: Any) -> None:
-    response = client.post("/index", content=b"{}\n" * 100_000, headers=LINES)
-    assert response.status_code == 202
-    job = ended(client, str(response.headers["location"]))
-    assert (job["state"], job["indexed"], job["failed"]) == ("failed", 0, 20_000)
-    assert job["detail"] == "none of its first 20000 lines is a document"
-    assert len(job["errors"]) == 100
-
-
 def test_a_document_that_cannot_be_encoded_fails_alone(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

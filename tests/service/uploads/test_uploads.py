@@ -227,11 +227,11 @@ def test_a_job_is_cancelled_once_and_its_batch_counted(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_job_that_there_never_was(client: Any, method: str) -> None:
+def test_a_job_that_there_never_was(empty: Any, method: str) -> None:
     path = "/jobs/nothing" + ("/cancel" if method == "POST" else "")
-    problem(client.request(method, path), 404, "job-not-found")
-    problem(client.get("/jobs?before=nothing"), 404, "job-not-found")
-    problem(client.get("/jobs?limit=101"), 422, "invalid-input")
+    problem(empty.request(method, path), 404, "job-not-found")
+    problem(empty.get("/jobs?before=nothing"), 404, "job-not-found")
+    problem(empty.get("/jobs?limit=101"), 422, "invalid-input")
 
 
 def test_jobs_and_lines_are_counted(client: Any) -> None:

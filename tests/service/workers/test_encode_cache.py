@@ -28,7 +28,7 @@ def stored(engine: Engine, document_id: str) -> tuple[bytes, bytes]:
 
 def wait_until_cached(engine: Engine, blocks: int) -> None:
     """Wait until so many block vectors were cached, which happens after the response."""
-    cache = engine.encode_cache
+    cache = engine.scheduler.cache
     assert cache is not None
     wait_until(lambda: cache.written >= blocks)
 
@@ -51,7 +51,7 @@ def test_only_changed_blocks_are_encoded_with_the_same_bits(client: Any) -> None
 def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     client = make_client(block_cache_bytes=0)
     engine: Engine = client.app.state.engine
-    assert engine.encode_cache is None
+    assert engine.scheduler.cache is None
     put(client, "a", SENTENCES[0])
     blocks = counted(engine, "longmatch_encoded_blocks_total")
     put(client, "b", SENTENCES[0])

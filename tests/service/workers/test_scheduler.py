@@ -3,17 +3,15 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from encoder.blocks import SentenceBlocks
 from service.errors import ShuttingDownError
-from service.metrics import Metrics
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler, current_reservation, use_reservation
-from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
+from tests.service.workers.conftest import Make, begun, encode, settle, start, within_time
 
 
 @pytest.mark.parametrize(("threads", "batch_tokens"), [(1, 0), (3, 0), (3, 64)])
@@ -119,20 +117,6 @@ def test_no_documents_need_no_encoder_and_no_blocks_are_refused(
     assert within_time(encode(scheduler)) == []
     with pytest.raises(ValueError, match="without a sentence block"):
         within_time(encode(scheduler, make_document([1]), make_document()))
-
-
-def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) -> None:
-    metrics = Metrics()
-    scheduler = EncodeScheduler(stepped_encoder(), max_queue_tokens=BOUND, metrics=metrics)
-    documents: Sequence[SentenceBlocks] = [make_document([1, 2], [3]), make_document([4])]
-    within_time(encode(scheduler, *documents))
-    scheduler.close()
-    value = metrics.registry.get_sample_value
-    assert value("longmatch_encoded_tokens_total") == 4
-    assert value("longmatch_encoded_blocks_total") == 3
-    assert value("longmatch_queue_tokens") == 0
-    for stage in ("queue", "encode"):
-        assert value("longmatch_stage_duration_seconds_count", {"stage": stage}) == 2
 
 
 def test_the_measured_rate_includes_all_work_of_the_threads(

@@ -65,7 +65,7 @@ def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
 ) -> None:
     target = tmp_path / name
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for size in range(0, 2_000_000, 20_000):  # of any file; what is over it is refused
+    for size in range(0, 2_000_000, 40_000):  # of any file; what is over it is refused
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
         try:
             answer = longmatch("snapshot", data, "-o", target)
@@ -77,7 +77,7 @@ def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
         assert "Traceback" not in answer.err
         assert str(tmp_path) in answer.err
         assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
-    assert size > 20_000
+    assert size > 40_000
     assert longmatch("restore", target, tmp_path / "new").status == 0
     assert longmatch("doctor", tmp_path / "new").status == 0
     assert longmatch("doctor", data).status == 0
