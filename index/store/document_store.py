@@ -13,12 +13,13 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
 from encoder.blocks import Receipt
 from encoder.checkpoint import VectorSpace
-from index.alignment.alignment_index import AlignmentIndex
+from index.alignment.alignment_index import AlignmentIndex, ProjectedBlocks
 from index.common_text.collection import CommonTexts
 from index.document import Document
 from index.errors import StorageError, StoreError
 from index.followers import Follower, follow_all
 from index.id_set import IdSet
+from index.lexical.hashed_words import HashedWords
 from index.lexical.lexical_index import LexicalIndex
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
@@ -76,6 +77,7 @@ class DocumentStore:
         space: AlignmentSpace | None = None,
         words_in_background: bool = False,
         database: str | None = None,
+        searched_elsewhere: bool = False,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
@@ -84,7 +86,8 @@ class DocumentStore:
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. With `words_in_background`
-        the words are brought up to date in a thread, unless `read_only`.
+        the words are brought up to date in a thread, unless `read_only`. With `searched_elsewhere`
+        an engine holds words and blocks, and none are derived here.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -99,8 +102,11 @@ class DocumentStore:
         self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)
-        self.lexical = LexicalIndex(*truth, read_only=read_only)
-        self.alignment = AlignmentIndex(*truth, read_only=read_only)
+        words, blocks = (
+            (HashedWords, ProjectedBlocks) if searched_elsewhere else (LexicalIndex, AlignmentIndex)
+        )
+        self.lexical: LexicalIndex = words(*truth, read_only=read_only)
+        self.alignment: AlignmentIndex = blocks(*truth, read_only=read_only)
         self.families = Families(*truth, find=find_families, read_only=read_only)
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
@@ -110,7 +116,7 @@ class DocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
-                if words_in_background:
+                if words_in_background and not searched_elsewhere:
                     self.lexical.make_in_background()
                 follow_all(self.followers)
         except BaseException:

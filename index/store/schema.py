@@ -8,6 +8,7 @@ from encoder.checkpoint import VectorSpace
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StorageError, StoreError
+from index.lexical.hashed_words import FREQUENCIES_SCHEMA
 from index.optional_dependencies import require_extra
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
@@ -23,7 +24,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=7,
+    version=8,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -72,6 +73,7 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {METADATA_SCHEMA};
 {SPACES_SCHEMA};
 {COMMON_TEXT_SCHEMA};
+{FREQUENCIES_SCHEMA};
 """,
     shrinks=True,
 )
