@@ -9,7 +9,6 @@ aligned_blocks   their blocks in a space, from which they are aligned; those of 
 """
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -254,14 +253,14 @@ class AlignmentIndex(Follower):
             if not deleted:
                 return
 
-    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+    def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         """Add those that have block vectors; known ones are projected again."""
         rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
         self._remove(connection, vector_ids)
         connection.executemany(_INSERT_DOCUMENT, rows)
         return [row[0] for row in rows]
 
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         connection.execute(_REMOVE_DOCUMENTS, (vector_id_list(vector_ids),))
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:

@@ -21,7 +21,7 @@ from index.followers import Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.hashed_words import HashedWords
 from index.lexical.lexical_index import LexicalIndex
-from index.near_duplicates.families import Families
+from index.near_duplicates.families import FOLLOWING_FAMILIES, Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, document_id_list, vector_id_list
@@ -41,7 +41,7 @@ from index.store.rows import (
     stored_metadata,
     vector_arrays,
 )
-from index.store.schema import open_truth
+from index.store.schema import open_postgresql, open_truth
 
 MAX_FACETS, MAX_FACET_VALUES = 12, 20  # fields, and the most frequent values of each
 
@@ -107,7 +107,14 @@ class DocumentStore:
         )
         self.lexical: LexicalIndex = words(*truth, read_only=read_only)
         self.alignment: AlignmentIndex = blocks(*truth, read_only=read_only)
-        self.families = Families(*truth, find=find_families, read_only=read_only)
+        self.families = Families(
+            *truth,
+            find=find_families,
+            read_only=read_only,
+            shared=None
+            if database is None
+            else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
+        )
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)

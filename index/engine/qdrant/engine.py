@@ -176,6 +176,8 @@ class QdrantEngine:
 
     def _follow(self, generation: Generation) -> None:
         """Apply what the store has and the generation lacks."""
+        if self.store.shared:  # another server may have applied most of it
+            generation = self._find()
         changes = self.store.log.since(generation.manifest.position)
         if changes is None:
             self._reconcile(generation)
