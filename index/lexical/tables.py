@@ -125,9 +125,7 @@ def read_state(connection: Connection) -> WordsState:
     return WordsState(*connection.execute(STATE).fetchone())
 
 
-def write_terms(
-    connection: Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
-) -> None:
+def write_terms(connection: Connection, counted: Sequence[tuple[int, Mapping[str, int]]]) -> None:
     """Write the terms of documents, given as vector ids and counts of terms."""
     terms = {term for _, counts in counted for term in counts}
     term_ids = find_term_ids(connection, terms)
@@ -194,9 +192,7 @@ def read_manifest(connection: Connection) -> str:
     return str(content)
 
 
-def note_published(
-    connection: Connection, changes: int, manifest: str, unused: Int64
-) -> None:
+def note_published(connection: Connection, changes: int, manifest: str, unused: Int64) -> None:
     """Note which segments hold these changes; forget their documents, and terms that none has."""
     connection.execute("DELETE FROM manifest")
     connection.execute(_INSERT_MANIFEST, (manifest,))

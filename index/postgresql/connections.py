@@ -26,14 +26,19 @@ from index.errors import DatabaseFailedError, StorageError, StorageFullError, St
 from index.sqlite.connections import Space
 
 _IDLE = 6  # connections that are kept for a schema
-_OPTIONS = '-c search_path="{}" -c lock_timeout=30s -c statement_timeout=300s'
+_OPTIONS = '-c search_path="{}" -c lock_timeout=10s -c statement_timeout=300s'
 _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_PAUSE = "15s"  # that a server may stop in the middle of a write before it loses the lock
-_LOCK = f"""
-SELECT set_config('idle_in_transaction_session_timeout', '{_PAUSE}', true),
-pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"""
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
+# A server that stops in the middle of a write keeps the lock, until another one has waited for it:
+# the limits that PostgreSQL has for idle transactions end none after a pipeline of statements.
+_END_STOPPED = """
+SELECT pg_terminate_backend(pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
+AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(current_schema() || ?::text, 0)
+AND a.wait_event = 'ClientRead'
+AND greatest(a.state_change, a.query_start) < now() - interval '9s'"""
 _FORMAT = "SELECT obj_description(to_regclass(?::text))"
 _COLLECTIONS = """
 SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
@@ -215,7 +220,13 @@ class PostgreSQLConnections:
         if self._read_only:
             raise StoreError(f"{self.name}: the store was opened for reading only")
         with self._transaction("BEGIN") as connection:
-            connection.execute(_LOCK, (self._mark,))
+            try:
+                connection.execute(_LOCK, (self._mark,))
+            except psycopg.errors.LockNotAvailable:
+                connection.execute("ROLLBACK")
+                connection.execute(_END_STOPPED, (self._mark,))
+                connection.execute("BEGIN")
+                connection.execute(_LOCK, (self._mark,))
             yield connection
 
     def reclaim(self, pages: int) -> Space:

@@ -30,6 +30,7 @@ from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 from tests.index.search.plane import MODES, answer, entry, names, stored_query
 from tests.kit.filter_cases import FILTERS, METADATA
+from tests.kit.qdrant_server import holds_the_store
 from tests.kit.tiers import Tier
 
 # Of the client, where it is the engine itself, and of a key that is sent without TLS.
@@ -203,15 +204,6 @@ def test_what_is_acknowledged_is_found(opened: Opened, mode: Mode) -> None:
     opened.delete("d777")
     assert "d777" not in best()
     assert opened.data.engine.position == opened.data.store.sequence
-
-
-def holds_the_store(engine: QdrantEngine) -> bool:
-    """Whether it has a point of each document, of its last state, and no other."""
-    held = engine.on_generation(lambda generation: engine._held(generation.name))
-    known = engine.store.log.since(0)
-    assert known is not None
-    last = dict(zip(known.changed, known.revisions, strict=True))
-    return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
 @pytest.mark.parametrize("forgotten", [False, True])

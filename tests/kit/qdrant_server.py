@@ -1,6 +1,6 @@
 """The core of Qdrant as a process that speaks what `index.engine.qdrant` uses of the REST API.
 
-    python -m tests.kit.qdrant_server FOLDER PORT
+python -m tests.kit.qdrant_server FOLDER PORT
 """
 
 import signal
@@ -20,11 +20,12 @@ from qdrant_client import models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from benchmarks.edge_client import EdgeClient
+from index.engine.qdrant.engine import QdrantEngine
 from tests.kit.process_fixtures import free_port
 from tests.kit.waiting import wait_until
 
 
-def make_app(core: EdgeClient) -> FastAPI:
+def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
     """Return the application over the core."""
     app, changing = FastAPI(), threading.Lock()
 
@@ -149,6 +150,15 @@ def run_qdrant(folder: Path) -> Iterator[QdrantServer]:
         yield server
     finally:
         server.kill()
+
+
+def holds_the_store(engine: QdrantEngine) -> bool:
+    """Whether it has a point of each document, of its last state, and no other."""
+    held = engine.on_generation(lambda generation: engine._held(generation.name))
+    known = engine.store.log.since(0)
+    assert known is not None
+    last = dict(zip(known.changed, known.revisions, strict=True))
+    return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
 if __name__ == "__main__":
