@@ -6,6 +6,7 @@ sharding, replication and the network are not here. What a method does is said b
 # ruff: noqa: D102
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +21,15 @@ class EdgeClient:
     """Collections of the core under a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep the shards under a folder."""
+        """Keep the shards under a folder, which may have some."""
         self.folder = folder
-        self.shards: dict[str, edge.EdgeShard] = {}
-        self.aliases: dict[str, str] = {}
+        self._names = folder / "aliases.json"
+        self.aliases: dict[str, str] = (
+            json.loads(self._names.read_text()) if self._names.exists() else {}
+        )
+        self.shards = {
+            path.name: edge.EdgeShard.load(str(path)) for path in folder.glob("*") if path.is_dir()
+        }
 
     def info(self) -> models.VersionInfo:
         return models.VersionInfo(title="qdrant edge", version="1.18.0")
@@ -46,6 +52,7 @@ class EdgeClient:
                 self.aliases[made.alias_name] = made.collection_name
             else:
                 del self.aliases[operation.delete_alias.alias_name]
+        self._names.write_text(json.dumps(self.aliases))
         return True
 
     def create_collection(
@@ -71,6 +78,7 @@ class EdgeClient:
     def delete_collection(self, name: str) -> bool:
         self._shard(name).close()
         del self.shards[name]
+        shutil.rmtree(self.folder / name)
         return True
 
     def create_payload_index(self, name: str, field: str, kind: models.PayloadSchemaType) -> None:
@@ -162,7 +170,8 @@ def _vector(value: Any) -> Any:
 
 
 def _query(query: Any, using: str | None) -> Any:
-    return edge.Query.Nearest(_vector(query), using)
+    given = query.nearest if isinstance(query, models.NearestQuery) else query
+    return edge.Query.Nearest(_vector(given), using)
 
 
 def _request(request: models.QueryRequest) -> edge.QueryRequest:

@@ -1,13 +1,13 @@
-"""Derived data that follows the store, each in a file of its own next to it.
+"""Derived data that follows the store, each in a file of its own next to it, or in its database.
 
 A write commits in the store, is applied to the followers, and is then acknowledged. A follower
 notes the sequence of the store that it holds. Its file may be deleted at any moment: opening the
 store for writing applies what is missing, and what is damaged, or follows another store or another
-state of it, is deleted and made again.
+state of it, is deleted and made again. In a database, several servers follow: each applies what
+follows the state that it finds there, and leaves it if another was first.
 """
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +18,11 @@ from index.errors import StorageError, StoreError
 from index.progress import Progress
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from index.store.change_log import Changes, read_changes
-from index.store.database import Connections
+from index.store.database import Connection, Connections
 from index.store.rows import SEQUENCE
 
 _DOCUMENTS_A_TRANSACTION = 64
+_ALL = 2**31
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
 FILE_ENDINGS = ("", "-wal", "-shm")
 _IDENTITY = """
@@ -30,7 +31,7 @@ _STATE = """
 SELECT source, rule, position FROM state"""
 _NOTE_STATE = """
 UPDATE state SET source = ?, rule = ?, position = ?"""
-_STATE_SCHEMA = """
+STATE_SCHEMA = """
 CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
 INSERT INTO state VALUES ('', '', 0);"""
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Follower:
         rule: str = "",
         at_once: bool = True,
         read_only: bool,
+        shared: Connections | None = None,
     ) -> None:
         """Follow a store; nothing is opened before the first use.
 
@@ -67,15 +69,17 @@ class Follower:
             rule: what else its content depends on; by another it is made again.
             at_once: work off what is added when it is applied; else only by `_finish`.
             read_only: another process follows; this one reads.
+            shared: connections to the tables, where they are in a database and not in a file.
         """
         self.path = path
         self.unfinished = False
         self._truth = truth
-        self._kind = replace(kind, schema=kind.schema + _STATE_SCHEMA, durable=False)
+        self._kind = replace(kind, schema=kind.schema + STATE_SCHEMA, durable=False)
         self._rule = rule
         self._at_once = at_once
         self._read_only = read_only
         self._following = threading.RLock()
+        self._shared = shared
         self._file: SQLiteConnections | None = None
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
@@ -128,19 +132,28 @@ class Follower:
     def rebuild(self) -> None:
         """Delete the file, and derive it from the store again; much is left to the maintenance."""
         with self._following:
-            self._close_file()
-            self._delete()
+            if self._shared is None:
+                self._close_file()
+                self._delete()
             self._damaged = False
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
                 (self._source,) = store.execute(_IDENTITY).fetchone()
-            self._connections()
             self._behind, self._position = False, 0
-            self._apply(changes)
+            if self._shared is None:
+                self._connections()
+                self._apply(changes)
+            else:
+                state = (self._source, self._rule, changes.sequence)
+                with self.writing() as connection:  # at once, so that nobody follows half of it
+                    self._clear(connection)
+                    self._add(connection, changes.changed)
+                    connection.execute(_NOTE_STATE, state)
+                self._position = changes.sequence
             self._work_off_rest()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Connection]:
         """Lend a connection inside a read transaction, after following where that has failed."""
         connections = self._connections()
         if not self._read_only and self._lags():
@@ -160,7 +173,7 @@ class Follower:
         return self._behind
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[Connection]:
         """Lend the connection that writes inside a transaction: committed, or undone."""
         with self._following, self._noting_damage(), self._connections().writing() as connection:
             yield connection
@@ -170,22 +183,24 @@ class Follower:
         with self._following:
             self._closed = True
             self._close_file()
+            if self._shared is not None:
+                self._shared.close()
 
     def pending(self) -> int:
         """Count the documents that are still to be worked off."""
         with self.reading():
-            return len(self._rest(-1))
+            return len(self._rest(_ALL))
 
-    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+    def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         """Add documents, some of which may be known, and return what is to be worked off."""
         raise NotImplementedError
 
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         """Remove documents, some of which may be unknown."""
         raise NotImplementedError
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
-        """Return the first documents that are still to be worked off; all with the limit -1."""
+        """Return the first documents that are still to be worked off."""
         raise NotImplementedError
 
     def _derive(self, vector_ids: Sequence[int]) -> None:
@@ -194,6 +209,8 @@ class Follower:
 
     def _apply(self, changes: Changes) -> Sequence[int]:
         """Apply changes, and return what is to be worked off; the last transaction says so."""
+        if self._shared is not None:
+            return self._apply_shared(changes)
         changed, pending = changes.changed, list[int]()
         removed = changes.removed if self._position else ()  # an empty file has nothing to remove
         last = max(0, len(changed) - 1) // _DOCUMENTS_A_TRANSACTION * _DOCUMENTS_A_TRANSACTION
@@ -203,6 +220,23 @@ class Follower:
             pending += self._write(some, () if start else removed, state)
         self._position = changes.sequence
         return pending
+
+    def _apply_shared(self, changes: Changes) -> Sequence[int]:
+        """Apply changes in one transaction, unless another server has applied some of them."""
+        with self.writing() as connection:
+            found = tuple(connection.execute(_STATE).fetchone())
+            self._behind = found != (self._source, self._rule, self._position)
+            if self._behind:
+                return ()
+            self._remove(connection, changes.removed)
+            pending = self._add(connection, changes.changed)
+            connection.execute(_NOTE_STATE, (self._source, self._rule, changes.sequence))
+        self._position = changes.sequence
+        return pending
+
+    def _clear(self, connection: Connection) -> None:
+        """Remove all documents from the tables in a database."""
+        raise NotImplementedError
 
     def _write(
         self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
@@ -260,8 +294,10 @@ class Follower:
             self._position = found[2]
             return read_changes(store, found[2])
 
-    def _connections(self) -> SQLiteConnections:
+    def _connections(self) -> Connections:
         """Return the connections of the file that is there now, which may be another one."""
+        if self._shared is not None:
+            return self._shared
         file = self._file
         if file is None or _file_of(self.path) != self._opened_as:
             with self._following:

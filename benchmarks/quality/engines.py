@@ -56,11 +56,17 @@ def main(
         judged = read_qrels(qrels)
         wanted = _stored(local, sorted(judged))
         chosen = [wanted[row] for row in range(0, len(wanted), -(-len(wanted) // queries))]
-        with _engine(local.store, server) as engine:
+        store = DocumentStore(
+            local.store.path,
+            fingerprint=checkpoint.fingerprint,
+            dimension=checkpoint.dimension,
+            searched_elsewhere=True,
+        )
+        with closing(store), _engine(store, server) as engine:
             started = time.perf_counter()
             engine.rebuild()
             loaded = time.perf_counter() - started
-            both = {"local": local, "qdrant": replace(local, engine=engine)}
+            both = {"local": local, "qdrant": replace(local, store=store, engine=engine)}
             answers = _ask(both, chosen, rule)
         documents = len(local.store)
         stored = local.store.content_hashes(sorted({n for found in judged.values() for n in found}))

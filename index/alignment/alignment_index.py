@@ -9,8 +9,7 @@ aligned_blocks   their blocks in a space, from which they are aligned; those of 
 """
 
 import logging
-import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +33,9 @@ from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import read_block_vectors, read_offsets
+from index.sqlite.block_vectors import BlockVectors, read_block_vectors, read_offsets
 from index.sqlite.connections import DatabaseFormat, vector_id_list
+from index.store.change_log import Changes
 from index.store.database import Connection, Connections
 
 BLOCKS_FILE = "blocks.sqlite3"
@@ -253,14 +253,14 @@ class AlignmentIndex(Follower):
             if not deleted:
                 return
 
-    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+    def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         """Add those that have block vectors; known ones are projected again."""
         rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
         self._remove(connection, vector_ids)
         connection.executemany(_INSERT_DOCUMENT, rows)
         return [row[0] for row in rows]
 
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         connection.execute(_REMOVE_DOCUMENTS, (vector_id_list(vector_ids),))
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
@@ -304,6 +304,61 @@ class AlignmentIndex(Follower):
             kept = sorted(self._loaded.items())[-1:]  # two are in use at most
             self._loaded = {**dict(kept), space_id: loaded}
         return loaded
+
+
+class ProjectedBlocks(AlignmentIndex):
+    """Blocks that are projected from the store when they are read, where an engine has them."""
+
+    @property
+    def behind(self) -> bool:
+        """Never: nothing follows."""
+        return False
+
+    def follow(self, last: Changes | None = None) -> None:
+        """Do nothing."""
+
+    def pending(self) -> int:
+        """Return 0."""
+        return 0
+
+    def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+        """Return the blocks of these documents in the current space; None if there is none."""
+        found = {}
+        with self._truth.reading() as store:
+            used, common = self._current(store), self._common.read(store)
+            if used is None:
+                return None
+            for vector_id, stored, text in self._stored(store, vector_ids, len(common) > 0):
+                marks = mark(text, stored.offsets, common)
+                found[vector_id] = without_common(used.space.project(stored.vectors), marks)
+        return AlignableDocuments(used.space, found, common)
+
+    def common_share(self, vector_id: int) -> float:
+        """Return what share of the words of an aligned document is common text."""
+        with self._truth.reading() as store:
+            common = self._common.read(store)
+            for _, stored, text in self._stored(store, [vector_id], len(common) > 0):
+                marks = mark(text, stored.offsets, common)
+                return 0.0 if marks is None else marks.share
+        return 0.0
+
+    def _stored(
+        self, store: Connection, vector_ids: Sequence[int], texts: bool
+    ) -> Iterator[tuple[int, BlockVectors, str]]:
+        """Yield documents with their block vectors, and their texts where these are needed."""
+        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
+        for vector_id, offsets, vectors, text in store.execute(
+            statement, (vector_id_list(vector_ids),)
+        ).fetchall():
+            try:
+                stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
+            except (TypeError, ValueError) as error:
+                _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
+            else:
+                yield vector_id, stored, str(text)
+
+    def _clean(self, stop: Callable[[], bool]) -> None:
+        pass
 
 
 def _project(

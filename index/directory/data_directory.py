@@ -47,7 +47,7 @@ from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
 from index.store.document_store import DocumentStore
 from index.store.schema import LOCK_FILE, has_store, read_space
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import LiveIndex, NoIndex, open_live_index
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -152,8 +152,18 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             space=alignment,
             words_in_background=in_background,
             database=database,
+            searched_elsewhere=engine is not None,
         )
         open_files.callback(store.close)
+        if engine is not None:
+            searched = _connect(store, engine)
+            if not read_only:
+                try:
+                    searched.catch_up()
+                except EngineError as error:
+                    _log.error("the engine does not follow the store: %s", error)
+            index: LiveIndex = NoIndex(store, path / SNAPSHOTS_DIRECTORY)
+            return DataDirectory(path, store, index, searched, open_files.pop_all())
         if database is not None and not read_only:
             _drop_snapshots_of_others(path, store.log.identity)
         index = open_live_index(
@@ -163,13 +173,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        searched = LocalEngine(store, index) if engine is None else _connect(store, engine)
-        if engine is not None and not read_only:
-            try:
-                searched.catch_up()
-            except EngineError as error:
-                _log.error("the engine does not follow the store: %s", error)
-        return DataDirectory(path, store, index, searched, open_files.pop_all())
+        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
 
 
 def _drop_snapshots_of_others(path: Path, identity: str) -> None:

@@ -6,7 +6,6 @@ then forgets what these hold. Where they do not belong together, the texts are c
 """
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -325,11 +324,11 @@ class SegmentedIndex(Follower):
                 differing.append(vector_id)
         return differing
 
-    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+    def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         write_terms(connection, self._count(vector_ids, count_terms_and_titles))
         return ()
 
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         remove_terms(connection, vector_ids)
         self.titles.note_gone(len(vector_ids))
 
@@ -437,7 +436,7 @@ def _is_of(snapshot: LexicalSnapshot, state: WordsState) -> bool:
 
 
 def _follow(
-    connection: sqlite3.Connection, snapshot: LexicalSnapshot, state: WordsState
+    connection: Connection, snapshot: LexicalSnapshot, state: WordsState
 ) -> LexicalSnapshot:
     """Return a snapshot of what the file holds now; the term counts are changed in place."""
     terms, segments, number = snapshot.terms, list(snapshot.segments), snapshot.number

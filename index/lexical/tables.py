@@ -10,7 +10,6 @@ Each function works inside a transaction.
 """
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from encoder.arrays import Int64, UInt32
 from index.sqlite.connections import DatabaseFormat
+from index.store.database import Connection
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
@@ -120,14 +120,12 @@ _FORGET = """
 DELETE FROM document_terms WHERE change <= ?"""
 
 
-def read_state(connection: sqlite3.Connection) -> WordsState:
+def read_state(connection: Connection) -> WordsState:
     """Return the state of the file."""
     return WordsState(*connection.execute(STATE).fetchone())
 
 
-def write_terms(
-    connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
-) -> None:
+def write_terms(connection: Connection, counted: Sequence[tuple[int, Mapping[str, int]]]) -> None:
     """Write the terms of documents, given as vector ids and counts of terms."""
     terms = {term for _, counts in counted for term in counts}
     term_ids = find_term_ids(connection, terms)
@@ -145,18 +143,18 @@ def write_terms(
     )
 
 
-def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+def remove_terms(connection: Connection, vector_ids: Sequence[int]) -> None:
     """Note that documents went."""
     _write(connection, [(vector_id, None) for vector_id in vector_ids])
 
 
-def _write(connection: sqlite3.Connection, rows: Sequence[tuple[int, bytes | None]]) -> None:
+def _write(connection: Connection, rows: Sequence[tuple[int, bytes | None]]) -> None:
     ((change,),) = connection.execute(_COUNT_CHANGES, (len(rows),)).fetchall()
     connection.executemany(_WRITE_DOCUMENT, [(n, change, terms) for n, terms in rows])
 
 
 def read_changed(
-    connection: sqlite3.Connection, since: int, most: int
+    connection: Connection, since: int, most: int
 ) -> Iterator[tuple[Int64, JoinedTerms]]:
     """Yield the documents that changed since a change, some at a time.
 
@@ -183,20 +181,18 @@ def read_changed(
         yield _ids(some), _join(some)
 
 
-def read_new_terms(connection: sqlite3.Connection, after: int) -> dict[str, int]:
+def read_new_terms(connection: Connection, after: int) -> dict[str, int]:
     """Return the terms of the ids above `after`."""
     return dict(connection.execute(_TERMS_AFTER, (after,)))
 
 
-def read_manifest(connection: sqlite3.Connection) -> str:
+def read_manifest(connection: Connection) -> str:
     """Return the manifest of the published segments."""
     (content,) = connection.execute(_MANIFEST).fetchone() or ("",)
     return str(content)
 
 
-def note_published(
-    connection: sqlite3.Connection, changes: int, manifest: str, unused: Int64
-) -> None:
+def note_published(connection: Connection, changes: int, manifest: str, unused: Int64) -> None:
     """Note which segments hold these changes; forget their documents, and terms that none has."""
     connection.execute("DELETE FROM manifest")
     connection.execute(_INSERT_MANIFEST, (manifest,))
@@ -205,12 +201,12 @@ def note_published(
     connection.execute(_DROP_TERMS, (json.dumps(unused.tolist()),))
 
 
-def note_titles(connection: sqlite3.Connection, changes: int) -> None:
+def note_titles(connection: Connection, changes: int) -> None:
     """Note that all texts of these changes were searched for all titles."""
     connection.execute(_NOTE_TITLES, (changes,))
 
 
-def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
+def find_term_ids(connection: Connection, terms: Iterable[str]) -> dict[str, int]:
     """Return the ids of these terms; unknown ones are absent."""
     # Sorted, since that is the order of the index on the terms.
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))

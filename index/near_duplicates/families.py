@@ -11,17 +11,16 @@ text_links      pairs of texts that were confirmed to be near-duplicates, in bot
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64, UInt32
 from index.common_text.collection import CommonTexts
-from index.followers import Follower
+from index.followers import STATE_SCHEMA, Follower
 from index.near_duplicates.signatures import (
     band_keys,
     pack,
@@ -50,10 +49,10 @@ _CONFIRMED = 16
 FAMILIES = DatabaseFormat(
     "families",
     application_id=0x4C4D464D,
-    version=1,
+    version=2,
     schema="""
 CREATE TABLE texts (
-    text_id INTEGER PRIMARY KEY,
+    text_id INTEGER PRIMARY KEY AUTOINCREMENT,
     content_hash BLOB NOT NULL UNIQUE,
     family INTEGER NOT NULL,
     signature BLOB NOT NULL
@@ -73,6 +72,7 @@ CREATE TABLE text_links (
 ) WITHOUT ROWID;
 """,
 )
+FOLLOWING_FAMILIES = replace(FAMILIES, schema=FAMILIES.schema + STATE_SCHEMA)  # in a database
 _OF_DOCUMENTS = """
 SELECT d.vector_id, t.family FROM document_texts d JOIN texts t USING (text_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?)) AND EXISTS (
@@ -100,7 +100,7 @@ _TOTALS = """
 SELECT count(*), coalesce(sum(members), 0) FROM (
     SELECT count(*) AS members FROM texts t JOIN document_texts USING (text_id)
     GROUP BY t.family HAVING count(*) > 1
-)"""
+) AS counted"""
 _NEXT_PENDING = """
 SELECT vector_id FROM document_texts
 WHERE text_id IS NULL AND vector_id > ? ORDER BY vector_id LIMIT ?"""
@@ -117,7 +117,7 @@ SELECT vector_id FROM document_texts WHERE text_id = ? ORDER BY vector_id LIMIT 
 _TEXT_OF_CONTENT = """
 SELECT text_id, family FROM texts WHERE content_hash = ?"""
 _INSERT_TEXT = """
-INSERT INTO texts (content_hash, family, signature) VALUES (?, ?, ?)"""
+INSERT INTO texts (content_hash, family, signature) VALUES (?, ?, ?) RETURNING text_id"""
 _INSERT_DOCUMENT = """
 INSERT INTO document_texts (vector_id, text_id) VALUES (?, NULL)"""
 _IS_PENDING = """
@@ -127,9 +127,9 @@ UPDATE document_texts SET text_id = ? WHERE vector_id = ?"""
 _SET_FAMILY = """
 UPDATE texts SET family = ? WHERE text_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BAND = """
-INSERT OR IGNORE INTO text_bands (band, text_id) VALUES (?, ?)"""
+INSERT INTO text_bands (band, text_id) VALUES (?, ?) ON CONFLICT DO NOTHING"""
 _INSERT_LINK = """
-INSERT OR IGNORE INTO text_links (text_id, other) VALUES (?, ?)"""
+INSERT INTO text_links (text_id, other) VALUES (?, ?) ON CONFLICT DO NOTHING"""
 _FAMILY_OF = """
 SELECT family FROM texts WHERE text_id = ?"""
 _JOIN_FAMILY = """
@@ -197,9 +197,7 @@ class Family:
     first: str
 
 
-def _confirmed_links(
-    connection: sqlite3.Connection, store: Connection, text: SignedText
-) -> list[int]:
+def _confirmed_links(connection: Connection, store: Connection, text: SignedText) -> list[int]:
     """Return the ids of the texts that are near-duplicates of a text; an empty one has none."""
     candidates = _candidates(connection, text.signature)
     if not candidates:
@@ -222,7 +220,7 @@ def _confirms(resemblance: float, left: Float32 | None, right: Float32 | None) -
     return float((nearest >= LEAST_COSINE).mean()) > LEAST_SHARE
 
 
-def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple[int, float]]:
+def _candidates(connection: Connection, signature: UInt32) -> list[tuple[int, float]]:
     """Return id and estimated resemblance of candidate texts, best first."""
     shared = Counter[int]()
     for key in band_keys(signature):
@@ -256,7 +254,7 @@ def _blocks(store: Connection, vector_ids: Sequence[int]) -> Float32 | None:
     return found[0].vectors if found else None
 
 
-def _add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> Sequence[int]:
+def _add_documents(connection: Connection, vector_ids: Iterable[int]) -> Sequence[int]:
     """Add documents that are to be looked at; known ones, and all copies of them, again.
 
     Returns:
@@ -270,16 +268,14 @@ def _add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) ->
     return again
 
 
-def _add_texts(
-    connection: sqlite3.Connection, store: Connection, signed: Iterable[SignedText]
-) -> None:
+def _add_texts(connection: Connection, store: Connection, signed: Iterable[SignedText]) -> None:
     """Add the texts of those documents that are still to be looked at, and link them."""
     for text in signed:
         if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
             connection.execute(_SET_TEXT, (_add_text(connection, store, text), text.vector_id))
 
 
-def _add_text(connection: sqlite3.Connection, store: Connection, text: SignedText) -> int:
+def _add_text(connection: Connection, store: Connection, text: SignedText) -> int:
     """Add a text, in the families of its near-duplicates or a new one; return its id."""
     known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
     if known is not None:
@@ -287,7 +283,7 @@ def _add_text(connection: sqlite3.Connection, store: Connection, text: SignedTex
     else:
         links = _confirmed_links(connection, store, text)
         values = (text.content_hash, text.vector_id, pack(text.signature))
-        text_id = int(connection.execute(_INSERT_TEXT, values).lastrowid or 0)
+        text_id = int(connection.execute(_INSERT_TEXT, values).fetchone()[0])
         keys = band_keys(text.signature)
         connection.executemany(_INSERT_BAND, [(key, text_id) for key in keys])
         connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
@@ -298,7 +294,7 @@ def _add_text(connection: sqlite3.Connection, store: Connection, text: SignedTex
     return text_id
 
 
-def _remove_documents(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+def _remove_documents(connection: Connection, vector_ids: Sequence[int]) -> None:
     """Remove documents, and the texts that no document has any more; families may split."""
     id_list = vector_id_list(vector_ids)
     texts = [row[0] for row in connection.execute(_TEXTS_OF_DOCUMENTS, (id_list,))]
@@ -311,9 +307,7 @@ def _remove_documents(connection: sqlite3.Connection, vector_ids: Sequence[int])
         _renumber(connection, {row[0] for row in connection.execute(_OF_FAMILY, (family,))})
 
 
-def _remove_text(
-    connection: sqlite3.Connection, text_id: int, family: int, signature: bytes
-) -> None:
+def _remove_text(connection: Connection, text_id: int, family: int, signature: bytes) -> None:
     links = _linked(connection, text_id)
     connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
     connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
@@ -327,7 +321,7 @@ def _remove_text(
             _renumber(connection, part)
 
 
-def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int]]:
+def _parts(connection: Connection, texts: Sequence[int]) -> list[set[int]]:
     """Return the components that linked texts of a removed text fall into.
 
     The last one may be incomplete: it is searched only until it is known to be one.
@@ -346,7 +340,7 @@ def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int
     return parts
 
 
-def _renumber(connection: sqlite3.Connection, part: set[int]) -> None:
+def _renumber(connection: Connection, part: set[int]) -> None:
     """Number the family of these texts; not where none has a document: these are removed next."""
     texts = json.dumps(list(part))
     (number,) = connection.execute(_LEAST, (texts,)).fetchone()
@@ -354,7 +348,7 @@ def _renumber(connection: sqlite3.Connection, part: set[int]) -> None:
         connection.execute(_SET_FAMILY, (number, texts))
 
 
-def _linked(connection: sqlite3.Connection, text_id: int) -> list[int]:
+def _linked(connection: Connection, text_id: int) -> list[int]:
     return [row[0] for row in connection.execute(_LINKED, (text_id,))]
 
 
@@ -372,14 +366,22 @@ class Families(Follower):
         *,
         find: bool,
         read_only: bool,
+        shared: Connections | None = None,
     ) -> None:
         """Follow the store at a path; `DocumentStore.families` is one.
 
-        Without `find`, near-duplicates of documents that are put are not looked for.
+        Without `find`, near-duplicates of documents that are put are not looked for. The tables are
+        in a file next to the store, or `shared` by several servers.
         """
         path = store.with_name(FAMILIES_FILE)
         super().__init__(
-            truth, path, FAMILIES, rule=signing_rule(), at_once=find, read_only=read_only
+            truth,
+            path,
+            FAMILIES,
+            rule=signing_rule(),
+            at_once=find,
+            read_only=read_only,
+            shared=shared,
         )
         self._common = common
 
@@ -455,6 +457,10 @@ class Families(Follower):
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the vector ids of stored documents by id."""
         return dict(self._truth.read_rows(_OF_IDS, document_id_list(document_ids)))
+
+    def _clear(self, connection: Connection) -> None:
+        for table in ("document_texts", "texts", "text_bands", "text_links"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
         with self._connections().reading() as connection:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg.types.string import StrDumperUnknown, TextLoader
@@ -24,12 +25,20 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
 from index.sqlite.connections import Space
 
-_IDLE = 4  # connections that are kept
-_OPTIONS = '-c search_path="{}" -c lock_timeout=30s -c statement_timeout=300s'
+_IDLE = 6  # connections that are kept for a schema
+_OPTIONS = '-c search_path="{}" -c lock_timeout=10s -c statement_timeout=300s'
 _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
+# A server that stops in the middle of a write keeps the lock, until another one has waited for it:
+# the limits that PostgreSQL has for idle transactions end none after a pipeline of statements.
+_END_STOPPED = """
+SELECT pg_terminate_backend(pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
+AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(current_schema() || ?::text, 0)
+AND a.wait_event = 'ClientRead'
+AND greatest(a.state_change, a.query_start) < now() - interval '9s'"""
 _FORMAT = "SELECT obj_description(to_regclass(?::text))"
 _COLLECTIONS = """
 SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
@@ -72,6 +81,8 @@ def tables_of(schema: str) -> str:
         (") WITHOUT ROWID", ")"),
     ):
         schema = schema.replace(ours, theirs)
+    if "TABLE metadata_values" not in schema:
+        return schema
     return f"""{schema};
 CREATE UNIQUE INDEX values_by_field ON metadata_values (md5(field), kind, value, vector_id);
 CREATE INDEX values_by_document ON metadata_values (vector_id)"""
@@ -109,6 +120,27 @@ class _Connection:
         return cursor
 
 
+class _Pool:
+    """The connections to a schema that are not in use; shared by all that use the schema."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.idle: list[_Connection] = []
+        self.users = 0
+
+
+_pools: WeakValueDictionary[tuple[str, str], _Pool] = WeakValueDictionary()
+_finding_pool = threading.Lock()
+
+
+def _pool_of(url: str, schema: str) -> _Pool:
+    with _finding_pool:
+        found = _pools.setdefault((url, schema), _Pool())
+        with found.lock:
+            found.users += 1
+        return found
+
+
 class PostgreSQLConnections:
     """Connections to the schema of a collection, which no two threads share.
 
@@ -134,8 +166,7 @@ class PostgreSQLConnections:
         self._read_only = read_only
         self._failure: StorageError | None = None
         self._closed = False
-        self._pool_lock = threading.Lock()
-        self._idle: list[_Connection] = []
+        self._pool = _pool_of(url, schema)
         if not read_only:
             with self._transaction("BEGIN") as connection:
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
@@ -189,7 +220,13 @@ class PostgreSQLConnections:
         if self._read_only:
             raise StoreError(f"{self.name}: the store was opened for reading only")
         with self._transaction("BEGIN") as connection:
-            connection.execute(_LOCK, (self._mark,))
+            try:
+                connection.execute(_LOCK, (self._mark,))
+            except psycopg.errors.LockNotAvailable:
+                connection.execute("ROLLBACK")
+                connection.execute(_END_STOPPED, (self._mark,))
+                connection.execute("BEGIN")
+                connection.execute(_LOCK, (self._mark,))
             yield connection
 
     def reclaim(self, pages: int) -> Space:
@@ -198,10 +235,11 @@ class PostgreSQLConnections:
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
-        with self._pool_lock:
+        with self._pool.lock:
+            self._pool.users -= not self._closed
             self._closed = True
-            while self._idle:
-                self._idle.pop().raw.close()
+            while self._pool.idle and not self._pool.users:
+                self._pool.idle.pop().raw.close()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_Connection]:
@@ -235,16 +273,16 @@ class PostgreSQLConnections:
             raise
 
     def _pooled(self) -> _Connection | None:
-        with self._pool_lock:
+        with self._pool.lock:
             if self._closed:
                 raise StoreError(f"{self.name}: the store is closed")
-            return self._idle.pop() if self._idle else None
+            return self._pool.idle.pop() if self._pool.idle else None
 
     def _give_back(self, connection: _Connection) -> None:
         idle = connection.raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-        with self._pool_lock:
-            if idle and not self._closed and len(self._idle) < _IDLE:
-                self._idle.append(connection)
+        with self._pool.lock:
+            if idle and self._pool.users and len(self._pool.idle) < _IDLE:
+                self._pool.idle.append(connection)
             else:
                 connection.raw.close()
 

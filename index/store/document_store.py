@@ -13,14 +13,15 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
 from encoder.blocks import Receipt
 from encoder.checkpoint import VectorSpace
-from index.alignment.alignment_index import AlignmentIndex
+from index.alignment.alignment_index import AlignmentIndex, ProjectedBlocks
 from index.common_text.collection import CommonTexts
 from index.document import Document
 from index.errors import StorageError, StoreError
 from index.followers import Follower, follow_all
 from index.id_set import IdSet
+from index.lexical.hashed_words import HashedWords
 from index.lexical.lexical_index import LexicalIndex
-from index.near_duplicates.families import Families
+from index.near_duplicates.families import FOLLOWING_FAMILIES, Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, document_id_list, vector_id_list
@@ -40,7 +41,7 @@ from index.store.rows import (
     stored_metadata,
     vector_arrays,
 )
-from index.store.schema import open_truth
+from index.store.schema import open_postgresql, open_truth
 
 MAX_FACETS, MAX_FACET_VALUES = 12, 20  # fields, and the most frequent values of each
 
@@ -76,6 +77,7 @@ class DocumentStore:
         space: AlignmentSpace | None = None,
         words_in_background: bool = False,
         database: str | None = None,
+        searched_elsewhere: bool = False,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
@@ -84,7 +86,8 @@ class DocumentStore:
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. With `words_in_background`
-        the words are brought up to date in a thread, unless `read_only`.
+        the words are brought up to date in a thread, unless `read_only`. With `searched_elsewhere`
+        an engine holds words and blocks, and none are derived here.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -99,9 +102,19 @@ class DocumentStore:
         self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)
-        self.lexical = LexicalIndex(*truth, read_only=read_only)
-        self.alignment = AlignmentIndex(*truth, read_only=read_only)
-        self.families = Families(*truth, find=find_families, read_only=read_only)
+        words, blocks = (
+            (HashedWords, ProjectedBlocks) if searched_elsewhere else (LexicalIndex, AlignmentIndex)
+        )
+        self.lexical: LexicalIndex = words(*truth, read_only=read_only)
+        self.alignment: AlignmentIndex = blocks(*truth, read_only=read_only)
+        self.families = Families(
+            *truth,
+            find=find_families,
+            read_only=read_only,
+            shared=None
+            if database is None
+            else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
+        )
         self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
@@ -110,7 +123,7 @@ class DocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
-                if words_in_background:
+                if words_in_background and not searched_elsewhere:
                     self.lexical.make_in_background()
                 follow_all(self.followers)
         except BaseException:

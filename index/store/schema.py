@@ -8,6 +8,7 @@ from encoder.checkpoint import VectorSpace
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StorageError, StoreError
+from index.lexical.hashed_words import FREQUENCIES_SCHEMA
 from index.optional_dependencies import require_extra
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
@@ -23,7 +24,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=7,
+    version=8,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -72,6 +73,7 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {METADATA_SCHEMA};
 {SPACES_SCHEMA};
 {COMMON_TEXT_SCHEMA};
+{FREQUENCIES_SCHEMA};
 """,
     shrinks=True,
 )
@@ -108,7 +110,7 @@ def open_truth(
             STORE.create_if_missing(path, _INSERT_META, values)
         opened = SQLiteConnections(path, read_only=read_only)
     else:
-        opened = _postgresql(path, database, values, read_only=read_only)
+        opened = open_postgresql(path, database, STORE, "meta", values, read_only=read_only)
     try:
         if isinstance(opened, SQLiteConnections):
             with opened.reading() as file:
@@ -128,17 +130,28 @@ def open_truth(
     return opened
 
 
-def _postgresql(
-    path: Path, database: str, values: tuple[str | int, ...], *, read_only: bool
+def open_postgresql(
+    path: Path,
+    database: str,
+    kind: DatabaseFormat,
+    mark: str,
+    values: tuple[str | int, ...] = (),
+    *,
+    read_only: bool,
 ) -> Connections:
+    """Open tables in the schema of a collection; they are made if missing, unless `read_only`.
+
+    `mark` is one of them, `values` are those of the first row of `meta`.
+    """
     require_extra("postgresql", "PostgreSQL", "psycopg")
     from index.postgresql.connections import PostgreSQLConnections, tables_of  # optional
 
     opened = PostgreSQLConnections(
-        database, collection_name(path.parent), "meta", read_only=read_only
+        database, collection_name(path.parent), mark, read_only=read_only
     )
     try:
-        opened.create_if_missing(STORE.version, tables_of(STORE.schema), _INSERT_META, values)
+        insert = _INSERT_META if values else ""
+        opened.create_if_missing(kind.version, tables_of(kind.schema), insert, values)
     except BaseException:
         opened.close()
         raise

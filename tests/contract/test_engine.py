@@ -19,17 +19,18 @@ from qdrant_client import QdrantClient, models
 from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.local import LocalEngine
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, payload_values
 from index.engine.qdrant.generation import MANIFEST
 from index.errors import EngineError
 from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import DocumentStore
 from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 from tests.index.search.plane import MODES, answer, entry, names, stored_query
 from tests.kit.filter_cases import FILTERS, METADATA
+from tests.kit.qdrant_server import holds_the_store
 from tests.kit.tiers import Tier
 
 # Of the client, where it is the engine itself, and of a key that is sent without TLS.
@@ -78,9 +79,13 @@ def query(number: int) -> EncodedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A data directory, and how to make another engine of the same kind over its server."""
+    """A data directory, and how to make another engine of the same kind over its server.
+
+    `local` is the same one with its own engine.
+    """
 
     data: DataDirectory
+    local: DataDirectory
     again: Callable[[], QdrantEngine]
 
     @property
@@ -111,20 +116,27 @@ def open_kind(kind: str, folder: Path, number: int = DOCUMENTS) -> Iterator[Open
     elif kind == "core":
         client = edge_client(folder / "core")
 
+    elsewhere = kind != "local"
+    given: Any = {"fingerprint": "a" * 64, "dimension": DIMENSION}
+    store = local.store
+    if elsewhere:
+        store = DocumentStore(local.store.path, **given, searched_elsewhere=True)
+
     def again() -> QdrantEngine:
         if client is None:
-            return connect(local.store, str(SERVER))
-        return QdrantEngine(local.store, client, kind)
+            return connect(store, str(SERVER))
+        return QdrantEngine(store, client, kind)
 
-    engine = local.engine if kind == "local" else again()
+    engine = again() if elsewhere else local.engine
     engine.catch_up()
-    yield Opened(replace(local, engine=engine), again)
+    yield Opened(replace(local, store=store, engine=engine) if elsewhere else local, local, again)
     if isinstance(engine, QdrantEngine):
         used = again().client
         for found in used.get_collections().collections:
             if found.name.startswith(engine.alias):
                 used.delete_collection(found.name)
         used.close()
+    store.close()
     local.close()
 
 
@@ -148,8 +160,7 @@ def qdrant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 def test_answers_are_those_of_the_local_engine(
     loaded: Opened, mode: Mode, selection: str, tier: Tier
 ) -> None:
-    data = loaded.data
-    local = replace(data, engine=LocalEngine(data.store, data.index))
+    data, local = loaded.data, loaded.local
     aligned = {
         "alignment": AlignmentOptions(budget_seconds=math.inf)
     }  # however busy the machine is
@@ -193,15 +204,6 @@ def test_what_is_acknowledged_is_found(opened: Opened, mode: Mode) -> None:
     opened.delete("d777")
     assert "d777" not in best()
     assert opened.data.engine.position == opened.data.store.sequence
-
-
-def holds_the_store(engine: QdrantEngine) -> bool:
-    """Whether it has a point of each document, of its last state, and no other."""
-    held = engine.on_generation(lambda generation: engine._held(generation.name))
-    known = engine.store.log.since(0)
-    assert known is not None
-    last = dict(zip(known.changed, known.revisions, strict=True))
-    return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -345,18 +347,17 @@ def test_another_generation_is_refused(
     assert says in str(again.failure)
 
 
-def test_words_that_are_numbered_otherwise_are_not_compared(qdrant: Opened) -> None:
+def test_a_generation_whose_frequencies_are_gone_is_made_again(qdrant: Opened) -> None:
     engine = qdrant.engine
 
     def renumber(generation: Generation) -> None:
-        other = replace(generation.manifest, terms="another")
+        other = replace(generation.manifest, terms=10**6)
         engine._upsert(generation.name, [other.point()], other.position)
 
     engine.on_generation(renumber)
     again = qdrant.again()
     data = replace(qdrant.data, engine=again)
-    assert answer(data, query(1), SearchOptions(top_k=1, mode="semantic")).hits
-    with pytest.raises(EngineError, match="numbers words otherwise"):
+    with pytest.raises(EngineError, match="frequencies that the store has no more"):
         answer(data, query(1), SearchOptions(top_k=1))
     again.catch_up()
     assert answer(data, query(1), SearchOptions(top_k=1)).hits

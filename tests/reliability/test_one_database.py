@@ -2,23 +2,31 @@
 
 import json
 import random
+import signal
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from index.directory.data_directory import open_data_directory
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.qdrant.engine import QdrantEngine
 from index.postgresql.connections import drop_collection
 from index.store.document_store import DocumentStore
 from tests.kit.command import Run
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.process_fixtures import Server, serving
+from tests.kit.qdrant_server import QdrantServer, holds_the_store, run_qdrant
 from tests.kit.tiers import Tier
 from tests.kit.waiting import wait_until
 
@@ -31,6 +39,26 @@ Serve = Callable[..., Any]
 def postgresql() -> Iterator[PostgreSQLServer]:
     with run_postgresql() as server:
         yield server
+
+
+@contextmanager
+def searched_by(engine: str, folder: Path) -> Iterator[QdrantServer | None]:
+    """Run what searches, besides the servers; None for "local"."""
+    if engine == "local":
+        yield None
+    else:
+        with run_qdrant(folder / "engine") as server:
+            yield server
+
+
+def settings(postgresql: PostgreSQLServer, qdrant: QdrantServer | None) -> dict[str, str]:
+    return {"database": postgresql.url} | ({} if qdrant is None else {"engine": qdrant.url})
+
+
+def open_with(checkpoint: Checkpoint, path: Path, given: dict[str, str]) -> DataDirectory:
+    vectors = {"fingerprint": checkpoint.fingerprint, "dimension": checkpoint.dimension}
+    opened: Any = {**vectors, **given}
+    return open_data_directory(path, **opened)
 
 
 def put(server: Server, name: str, text: str, **other: object) -> None:
@@ -46,43 +74,54 @@ def found(server: Server, text: str, **other: object) -> list[str]:
     return [match["id"] for match in answer["matches"]]
 
 
+@pytest.mark.parametrize("engine", ["local", "qdrant"])
 def test_two_servers_are_one(
-    serve: Serve,
-    postgresql: PostgreSQLServer,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
+    serve: Serve, postgresql: PostgreSQLServer, engine: str, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    given = {"database": postgresql.url}
-    with (
-        serve(tmp_path / "a", tiny_checkpoint, **given) as a,
-        serve(tmp_path / "b", tiny_checkpoint, **given) as b,
-    ):
-        put(a, "river", RIVER, metadata={"year": 1})
-        put(b, "music", MUSIC)
-        put(a, "copy", RIVER)
-        for server in (a, b):
-            for mode in ("semantic", "lexical", "hybrid"):
-                assert set(found(server, RIVER, mode=mode)) >= {"river", "copy"}
-            assert set(found(server, MUSIC, mode="hybrid")) >= {"music"}
-            assert server.request("GET", "/documents/river")[1]["family"] is not None
-        put(b, "river", RIVER, title="Rivers", metadata={"year": 2})  # the text is unchanged
-        year = {"field": "/year", "range": {"gte": 2}}
-        assert found(a, RIVER, filter=year) == ["river"]
-        assert b.request("DELETE", "/documents/river")[0] == 204
-        for server in (a, b):
-            assert server.request("GET", "/documents/river")[0] == 404
-            assert "river" not in found(server, RIVER)
-            assert server.request("GET", "/documents/copy")[1].get("family") is None
-        for server in (a, b):
-            assert server.request("PUT", "/collections/papers")[0] in (200, 201)
-        status, answer = a.request(
-            "POST", "/collections/papers/index", {"documents": [{"id": "p", "text": RIVER}]}
-        )
-        assert status == 200, answer
-        assert b.request("GET", "/collections/papers/documents/p")[0] == 200
-    with serve(tmp_path / "c", tiny_checkpoint, **given) as c:  # from an empty directory
-        assert set(found(c, MUSIC)) == {"copy", "music"}
-        assert c.request("GET", "/collections/papers/documents/p")[0] == 200
+    with searched_by(engine, tmp_path) as qdrant:
+        given = settings(postgresql, qdrant)
+        with (
+            serve(tmp_path / "a", tiny_checkpoint, **given) as a,
+            serve(tmp_path / "b", tiny_checkpoint, **given) as b,
+        ):
+            put(a, "river", RIVER, metadata={"year": 1})
+            put(b, "music", MUSIC)
+            put(a, "copy", RIVER)
+            for server in (a, b):
+                for mode in ("semantic", "lexical", "hybrid"):
+                    assert set(found(server, RIVER, mode=mode)) >= {"river", "copy"}
+                assert set(found(server, MUSIC, mode="hybrid")) >= {"music"}
+                assert len(found(server, RIVER, collapse=True)) == 2  # a family, and music
+                assert server.request("GET", "/documents/river")[1]["family"] is not None
+            put(b, "river", RIVER, title="Rivers", metadata={"year": 2})  # the text is unchanged
+            year = {"field": "/year", "range": {"gte": 2}}
+            assert found(a, RIVER, filter=year) == ["river"]
+            verdict = {"query": {"text": RIVER}, "match": "copy", "grade": 1}
+            assert a.request("POST", "/feedback", verdict)[0] == 200
+            assert b.request("GET", "/feedback")[1]["feedback"][0]["grade"] == 1
+            made = a.request("POST", "/standing-queries", {"text": RIVER, "min_score": -1})[1]
+            put(b, "late", RIVER)
+            events = f"/standing-queries/{made['id']}/events"
+            for server in (a, b):
+                wait_until(lambda server=server: "late" in str(server.request("GET", events)[1]))
+            assert b.request("DELETE", "/documents/late")[0] == 204
+            assert b.request("DELETE", "/documents/river")[0] == 204
+            for server in (a, b):
+                assert server.request("GET", "/documents/river")[0] == 404
+                assert "river" not in found(server, RIVER)
+                assert server.request("GET", "/documents/copy")[1].get("family") is None
+            for server in (a, b):
+                assert server.request("PUT", "/collections/papers")[0] in (200, 201)
+            body = {"documents": [{"id": "p", "text": RIVER}]}
+            status, answer = a.request("POST", "/collections/papers/index", body)
+            assert status == 200, answer
+            assert b.request("GET", "/collections/papers/documents/p")[0] == 200
+        with serve(tmp_path / "c", tiny_checkpoint, **given) as c:  # from an empty directory
+            assert set(found(c, MUSIC)) == {"copy", "music"}
+            assert c.request("GET", "/collections/papers/documents/p")[0] == 200
+            derived = {path.name for path in (tmp_path / "c").iterdir()}
+            assert not derived & {"families.sqlite3", "store.sqlite3"}
+            assert engine == "local" or not derived & {"blocks.sqlite3", "lexical", "snapshots"}
 
 
 def test_changes_are_seen_in_their_order(
@@ -168,63 +207,118 @@ def test_a_snapshot_of_another_store_is_not_used(
         assert data.index.scores(entry("d", "present").vector, ids)[0] > 0.99
 
 
-def test_nothing_acknowledged_is_lost_when_a_server_is_killed(
-    postgresql: PostgreSQLServer, tiny_checkpoint: Path, tmp_path: Path, tier: Tier
-) -> None:
-    """Writes through two servers, one of which is killed and started again."""
-    moments = random.Random(tier.seed)
-    held: dict[str, str | None] = {}  # what is acknowledged; None is deleted
+class Writes:
+    """Writes of documents through servers, and what may be there after them."""
 
-    def write(server: Server, prefix: str, stop: threading.Event) -> str | None:
-        """Write until the server is gone; return the document of the last, open request."""
-        number = 0
+    def __init__(self) -> None:
+        self.allowed: dict[str, set[str | None]] = {}  # None is a document that is not there
+        self._open: dict[str, list[str | None]] = defaultdict(list)
+        self._last: dict[str, str | None] = {}  # that was begun
+        self._number = count(1)
+
+    def write(self, server: Server, name: str, text: str | None) -> None:
+        """Put a document, or delete it; of writes at the same time either may be the last."""
+        opened = self._open[name]
+        others, mine = set(opened), {text}
+        opened.append(text)
+        self._last[name] = text
+        self.allowed[name] = self.allowed.get(name, {None}) | mine
+        try:
+            if text is None:
+                done = server.request("DELETE", f"/documents/{name}")[0] in (204, 404)
+            else:
+                body = {"documents": [{"id": name, "text": text}]}
+                status, answer = server.request("POST", "/index", body)
+                assert status in (200, 503), answer
+                done = status == 200
+        except OSError:
+            return
+        if done and self._last[name] == text:
+            self.allowed[name] = mine | others
+        if done:
+            opened.remove(text)
+
+    def write_on(self, server: Server, prefix: str, stop: threading.Event) -> None:
+        """Write different documents until `stop`."""
         while not stop.is_set():
-            number += 1
-            name, text = f"{prefix}{number % 40}", f"{number}. {RIVER}"
+            number = next(self._number)
+            text = f"{number}. {RIVER}" if number % 5 else None
+            self.write(server, f"{prefix}{number % 40}", text)
+
+    def check(self, server: Server) -> None:
+        """Compare with what a server has, which is known from now on."""
+        for name, allowed in self.allowed.items():
+            status, answer = server.request("GET", f"/documents/{name}?text=true")
+            assert status in (200, 404), answer
+            text = answer["text"] if status == 200 else None
+            assert text in allowed, f"{name} is {text and text[:9]!r}"
+            self.allowed[name] = {text}
+
+    @property
+    def present(self) -> set[str]:
+        return {name for name, texts in self.allowed.items() if texts != {None}}
+
+
+@pytest.mark.parametrize("engine", ["local", "qdrant"])
+def test_nothing_acknowledged_is_lost_or_comes_back(
+    postgresql: PostgreSQLServer, engine: str, tiny_checkpoint: Path, tmp_path: Path, tier: Tier
+) -> None:
+    """Writes through two servers while a server, PostgreSQL or the engine is killed or paused."""
+    moments, writes = random.Random(tier.seed), Writes()
+    faults = ["database", "pause", "server"]
+    if engine == "qdrant":
+        faults = ["engine", "engine pause", *faults] if tier.sweep else ["engine", *faults[1:]]
+
+    def hits(fault: str, server: Server) -> None:
+        if fault == "server":
+            server.process.kill()
+        elif fault == "pause":
+            server.process.send_signal(signal.SIGSTOP)
             try:
-                if number % 5:
-                    body = {"documents": [{"id": name, "text": text}]}
-                    done = server.request("POST", "/index", body)[0] == 200
-                else:
-                    text = None
-                    done = server.request("DELETE", f"/documents/{name}")[0] in (204, 404)
-            except OSError:
-                return name
-            assert done
-            held[name] = text
-        return None
+                for number in range(0, 40, 1 if tier.sweep else 4):  # also over what is on its way
+                    text = f"later {number}. {MUSIC}" if number % 3 else None
+                    writes.write(stays, f"a{number}", text)
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+        else:
+            down, up = {
+                "database": (postgresql.stop, postgresql.start),
+                "engine": (process and process.kill, process and process.start),
+                "engine pause": (process and process.pause, process and process.resume),
+            }[fault]
+            assert down
+            assert up
+            down()
+            time.sleep(moments.uniform(0.0, 0.5))
+            up()
 
-    def start(server: Server, prefix: str, stop: threading.Event) -> tuple[Any, list[str | None]]:
-        last: list[str | None] = []
-        thread = threading.Thread(target=lambda: last.append(write(server, prefix, stop)))
-        thread.start()
-        return thread, last
-
-    given = {"database": postgresql.url}
-    with serving(tmp_path, tmp_path / "b", tiny_checkpoint, **given) as stays:
-        for _ in range(20 if tier.sweep else 3):
-            stop = threading.Event()
-            with serving(tmp_path, tmp_path / "a", tiny_checkpoint, **given) as killed:
-                threads = [start(killed, "a", stop), start(stays, "b", stop)]
-                threads[0][0].join(moments.uniform(0.1, 1.5))
-                killed.process.kill()
-                threads[0][0].join()
-                stop.set()
-                threads[1][0].join()
-            assert threads[1][1] == [None]
-            unknown = threads[0][1][0]
-            held |= {unknown: held.get(unknown)} if unknown else {}
-            for name, text in held.items():
-                status, answer = stays.request("GET", f"/documents/{name}?text=true")
-                if name == unknown:  # either
-                    held[name] = answer["text"] if status == 200 else None
-                elif text is None:
-                    assert status == 404, f"{name} is back"
-                else:
-                    assert (status, answer["text"]) == (200, text), f"{name} is lost"
-    with serving(tmp_path, tmp_path / "a", tiny_checkpoint, **given) as again:
-        present = {name for name, text in held.items() if text is not None}
-        assert set(found(again, RIVER, top_k=100)) == present
+    with searched_by(engine, tmp_path) as process, ExitStack() as running:
+        given = settings(postgresql, process)
+        start = partial(serving, tmp_path, checkpoint=tiny_checkpoint, **given)
+        stays = running.enter_context(start(tmp_path / "b"))
+        for _ in range(6 if tier.sweep else 1):
+            with start(tmp_path / "a") as hit, ThreadPoolExecutor() as threads:
+                for fault in faults:
+                    stop = threading.Event()
+                    calls = [
+                        threads.submit(writes.write_on, server, prefix, stop)
+                        for server, prefix in ((hit, "a"), (stays, "b"))
+                    ]
+                    time.sleep(moments.uniform(0.1, 1.0))
+                    try:
+                        hits(fault, hit)
+                    finally:
+                        stop.set()
+                    for call in calls:
+                        call.result()
+                    writes.check(stays)
+        wait_until(lambda: set(found(stays, RIVER, top_k=100)) == writes.present)
+        running.close()
+        with serving(tmp_path, tmp_path / "a", tiny_checkpoint, **given) as again:
+            assert set(found(again, RIVER, top_k=100)) == writes.present
+        with closing(open_with(load_checkpoint(tiny_checkpoint), tmp_path / "d", given)) as data:
+            if isinstance(data.engine, QdrantEngine):
+                assert holds_the_store(data.engine)
 
 
 def test_a_database_that_fails_is_named_and_comes_back(

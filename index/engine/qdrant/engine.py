@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,6 +29,7 @@ from index.engine.qdrant.generation import (
 )
 from index.engine.qdrant.search import QdrantSearch
 from index.errors import EngineError
+from index.lexical.hashed_words import HashedWords
 from index.search.records import EncodedQuery, Seconds
 from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
@@ -68,8 +69,12 @@ class QdrantEngine:
     exact = False
 
     def __init__(self, store: DocumentStore, client: QdrantClient, url: str) -> None:
-        """Use a client of the server at `url`, which errors name; nothing is asked before use."""
+        """Use a client of the server at `url`, which errors name; nothing is asked before use.
+
+        The store is one that is `searched_elsewhere`.
+        """
         self.store = store
+        self._words = cast(HashedWords, store.lexical)
         self.client = client
         self.url = url
         self.failure: EngineError | None = None
@@ -92,13 +97,14 @@ class QdrantEngine:
                 self.on_generation(self._follow)
 
     def catch_up(self) -> None:
-        """Bring the engine to the store; what has drifted too far is made again."""
+        """Bring the engine to the store; what has drifted too far is made again, not at once."""
+        opening = not self._compared
         try:
             with self._lock:
                 self.on_generation(self._follow if self._compared else self._compare)
         except GenerationMissingError:
             self.rebuild()
-        if self._has_drifted():
+        if not opening and self._has_drifted():
             self.rebuild()
 
     def rebuild(self) -> None:
@@ -156,6 +162,9 @@ class QdrantEngine:
                 f"{manifest.fingerprint[:12]}, and the store {ours[1]} of {ours[0][:12]}"
             )
             raise EngineError(f"{self.url}: {name}", reason)
+        if not self._words.use(manifest.terms):
+            reason = f"{name} weighs words by frequencies that the store has no more"
+            raise GenerationMissingError(self.url, reason)
         return Generation(name, manifest)
 
     def _check_version(self) -> None:
@@ -167,6 +176,8 @@ class QdrantEngine:
 
     def _follow(self, generation: Generation) -> None:
         """Apply what the store has and the generation lacks."""
+        if self.store.shared:  # another server may have applied most of it
+            generation = self._find()
         changes = self.store.log.since(generation.manifest.position)
         if changes is None:
             self._reconcile(generation)
@@ -247,12 +258,12 @@ class QdrantEngine:
             self.client.delete(name, models.PointIdsList(points=some.tolist()), wait=True)
 
     def _has_drifted(self) -> bool:
-        """Return whether words are weighed, or blocks projected, otherwise than the store does."""
+        """Return whether words are weighed, or blocks projected, otherwise than the store would."""
         generation = self._generation
         if generation is None:
             return True
-        made, now = generation.manifest, Manifest.of(self.store, self.position)
-        if (made.space, made.terms) != (now.space, now.terms):
+        made = generation.manifest
+        if made.space != Manifest.of(self.store, made.position, made.terms).space:
             return True
         changed = sum(self.store.log.count_since(made.made))
         return changed > MAX_DRIFT * made.documents
@@ -269,9 +280,11 @@ class QdrantEngine:
             if found.name.startswith(f"{self.alias}-")
         ]
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
+        terms = self._words.measure()
+        self._words.use(terms)
         changes = self.store.log.since(0)
         assert changes is not None  # noqa: S101 (from 0 they are known)
-        generation = Generation(name, Manifest.of(self.store, changes.sequence))
+        generation = Generation(name, Manifest.of(self.store, changes.sequence, terms))
         create(self.client, name, generation.manifest)
         self._write(name, changes.changed, changes.sequence)
         self._upsert(name, [generation.manifest.point()], changes.sequence)

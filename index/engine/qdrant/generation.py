@@ -40,8 +40,8 @@ class Manifest:
         dimension: of the document vectors.
         folded: the width of a row of blocks; 0 without an alignment space.
         space: the number of that space in the store; 0 without one.
-        terms: the identity of the term ids.
-        made: sequence of the store whose term frequencies weigh the words.
+        terms: the number of the measured frequencies that weigh the words.
+        made: sequence of the store that it was made of.
         documents: how many there were then.
         position: sequence of the store that the generation holds.
     """
@@ -51,13 +51,13 @@ class Manifest:
     dimension: int
     folded: int
     space: int
-    terms: str
+    terms: int
     made: int
     documents: int
     position: int
 
     @classmethod
-    def of(cls, store: DocumentStore, position: int) -> Self:
+    def of(cls, store: DocumentStore, position: int, terms: int) -> Self:
         """Return the manifest of a generation that is made of the present store."""
         used = store.alignment.space()
         return cls(
@@ -66,7 +66,7 @@ class Manifest:
             store.dimension,
             0 if used is None else used.space.dimension + 2,
             0 if used is None else used.space_id,
-            store.lexical.snapshot().identity,
+            terms,
             position,
             len(store),
             position,

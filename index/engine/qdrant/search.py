@@ -13,7 +13,6 @@ from index.engine.port import VECTOR, Candidates
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, DOCUMENT, WORDS, fold_query, sparse
-from index.errors import EngineError
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import TermWeight, candidate_terms
@@ -46,6 +45,7 @@ class QdrantSearch:
         words: of the query.
         one_way: the alignment score of candidates from the side of the query, by vector id.
         aligned: how many candidates were aligned in both directions.
+        unshared: no document has a word of the query.
     """
 
     engine: "QdrantEngine"
@@ -56,6 +56,7 @@ class QdrantSearch:
     words: WordChannel = field(init=False)
     one_way: Scores = field(default_factory=dict)
     aligned: int = 0
+    unshared: bool = False
 
     def __post_init__(self) -> None:
         self.blocks = QueryBlocks(self.engine.store, self.query)
@@ -78,6 +79,8 @@ class QdrantSearch:
                 channels, size * len(prefetch), prefetch=prefetch, aligns=aligns
             )
         self.one_way |= found.pop(BLOCKS, {})
+        if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
+            self.unshared = not self.words.terms.documents.any()
         exhausted = len(found[VECTOR]) < size
         ids = np.array(sorted(found[VECTOR]), dtype=np.int64)
         ids = ids if among is None else ids[among.contains(ids)]
@@ -120,7 +123,8 @@ class QdrantSearch:
     ) -> models.Prefetch:
         """Return how a channel finds candidates: by the vector, or by the heaviest terms.
 
-        Where words alone search a selection, all terms do: the heaviest may find too little of it.
+        With them do those that no document or a single one was known to have. Where words alone
+        search a selection, all terms do: the heaviest may find too little of it.
         """
         chosen = only(condition)
         if name == VECTOR:
@@ -128,7 +132,9 @@ class QdrantSearch:
             return models.Prefetch(query=vector, using=DOCUMENT, limit=size, filter=chosen)
         terms = self.words.terms
         every = condition is not None and len(channels) == 1
-        rows = np.arange(len(terms)) if every else np.array(candidate_terms(terms), dtype=np.int64)
+        rare = np.flatnonzero(terms.documents <= 1)
+        rows = np.arange(len(terms))
+        rows = rows if every else np.union1d(candidate_terms(terms), rare).astype(np.int64)
         query = sparse(terms.term_ids[rows], terms.weights[rows])
         return models.Prefetch(query=query, using=WORDS, limit=size, filter=chosen)
 
@@ -164,10 +170,7 @@ class QdrantSearch:
             at = generation.number, generation.manifest.position
             if not limit:
                 return {VECTOR: {}}, at
-            wanted, terms_of = dict(queries), engine.store.lexical.snapshot().identity
-            if WORD_CHANNEL in wanted and generation.manifest.terms != terms_of:
-                reason = "it numbers words otherwise than the store: the maintenance makes it again"
-                raise EngineError(engine.url, reason)
+            wanted = dict(queries)
             used = engine.store.alignment.space()
             if blocks is not None and used and used.space_id == generation.manifest.space:
                 wanted[BLOCKS] = (BLOCKS, fold_query(blocks).tolist())
@@ -201,5 +204,6 @@ class QdrantSearch:
             name: np.array([found.get(name, {}).get(n, 0.0) for n in ids.tolist()], np.float32)
             for name in dict.fromkeys((VECTOR, *channels))
         }
-        silent = {WORD_CHANNEL} if WORD_CHANNEL in channels and self.words.silent else set()
-        return Candidates(ids, scores, frozenset(silent), {}, exhausted, *at).present()
+        silent = WORD_CHANNEL in channels and (self.unshared or self.words.silent)
+        silences = frozenset({WORD_CHANNEL} if silent else ())
+        return Candidates(ids, scores, silences, {}, exhausted, *at).present()
