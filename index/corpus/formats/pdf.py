@@ -231,6 +231,7 @@ def _typed_lines(page: Any) -> list[_Line]:
 
     text_page = page.get_textpage()
     matrix = pdfium.FS_MATRIX()
+    turned = page.get_rotation() in (90, 270)
     lines: list[_Line] = []
     pieces: list[str] = []
     sizes: list[float] = []
@@ -245,7 +246,7 @@ def _typed_lines(page: Any) -> list[_Line]:
             pieces.append(character)
             continue
         pdfium.FPDFText_GetMatrix(text_page, index, matrix)
-        if abs(matrix.b) > abs(matrix.a):  # written upwards at the margin
+        if (abs(matrix.b) > abs(matrix.a)) != turned:  # written upwards at the margin
             continue
         pieces.append(character)
         if character.isalpha():
@@ -299,7 +300,9 @@ _MARKS = " *\u2217\u2020\u2021\u00a7\u00b6"  # of a note at the foot of the page
 _LEAST_SHARE_OF_LETTERS = 0.6
 _NO_TITLE = re.compile(
     r"(https?:|www\.|arxiv:|doi:|see discussions|(the )?proceedings of|this paper is included"
-    r"|((table of )?contents|abstract|summary|general rights)$|journal of|.{,60}\bjournal of \w+$)",
+    r"|((table of )?contents|abstract|summary|general rights|introduction)$"
+    r"|(chapter|kapitel|chapitre|part|section|file|volume|appendix) [\divxlc]+\.?$|journal of"
+    r"|.{,60}\bjournal of \w+$)",
     re.IGNORECASE,
 )
 
