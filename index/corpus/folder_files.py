@@ -17,6 +17,7 @@ from typing import NamedTuple
 from encoder.atomic_files import write_atomically
 from index.corpus.formats.content import MAX_FILE_BYTES
 from index.corpus.formats.files import readable_suffixes
+from index.corpus.formats.ocr import languages
 from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names
 from index.document import Document, SkippedInput, printable
 from index.errors import CorpusError
@@ -144,7 +145,7 @@ def _reading() -> str:
     """Return what the text of a file depends on besides the file: its readers."""
     sources = sorted(Path(__file__).parent.rglob("*.py"))
     code = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    return f"{code} {' '.join(readable_suffixes())}"
+    return f"{code} {' '.join(readable_suffixes())} {languages()}"
 
 
 def _stat(path: Path) -> list[int]:

@@ -25,7 +25,7 @@ from index.corpus.formats.html import declared_encoding, element_text, parse_htm
 from index.corpus.formats.pdf import compose_accents
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
-from tests.kit.pdf_files import pdf
+from tests.kit.pdf_files import pdf, scanned
 
 LINE = "The following files belong together and must be"
 
@@ -117,9 +117,31 @@ def test_accents_that_are_characters_of_their_own() -> None:
         (pdf(["Words" + "\x03\x04\x05" * 9]), "is not readable: 84% of its characters"),
     ],
 )
-def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_pdf_that_cannot_be_read_is_refused(
+    tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.corpus.formats.pdf.languages", str)  # tesseract is not there
     with pytest.raises(CorpusError, match=message):
         read(tmp_path / "x.pdf", content)
+
+
+def test_pages_without_text_are_read_as_pictures_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rivers = scanned(pdf(["The cold rivers carry water.\nThey end in the sea."]))
+    found = read(tmp_path / "x.pdf", rivers)
+    assert found.text.count("rivers carry water") == 2
+    assert found.remarks == ["page 2 read by tesseract"]
+    monkeypatch.setattr("index.corpus.formats.pdf.languages", str)  # it is not there
+    found = read(tmp_path / "x.pdf", rivers)
+    hint = "tesseract reads such pages, if it is installed"
+    assert found.text.count("rivers carry water") == 1
+    assert found.remarks == [f"page 2 without text, of pictures; {hint}"]
+    found = read(tmp_path / "y.pdf", pdf(["Stones. " * 9, "Words" + "\x03\x04\x05" * 9]))
+    assert "Words" not in found.text
+    [said] = found.skipped
+    assert said.startswith("page 2 of fonts that do not say")
+    assert said.endswith(hint)
 
 
 @pytest.mark.parametrize(
