@@ -1,7 +1,6 @@
 """`longmatch index`, `embed`, `match` and `families` as a user types them."""
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -11,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import locked, open_data_directory
+from index.directory.data_directory import locked
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
 from tests.kit.forking import fork
@@ -56,14 +54,6 @@ def test_a_folder_lives(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     assert found[0]["id"] == "deep/streams.md"
     assert found[0]["score"] == pytest.approx(1.0, abs=1e-4)
     assert {match["id"] for match in found} >= {"x.txt"}
-
-
-def test_a_move_at_once_with_prune_encodes_nothing(longmatch: Run, corpus: Path) -> None:
-    longmatch("index", corpus)
-    (corpus / "rivers.md").rename(corpus / "deep" / "streams.md")
-    pruned = longmatch("index", corpus, "--prune")
-    assert "3 documents; 0 encoded" in pruned.err
-    assert "note: rivers.md: is now deep/streams.md; its document is removed" in pruned.err
 
 
 def test_a_folder_is_watched(
@@ -202,20 +192,12 @@ def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> N
 
 def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     longmatch("index", corpus)
-    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_ENCODER"]))
-    data = open_data_directory(
-        tmp_path / "data", fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
-    )
-    try:
-        answer = longmatch("index", corpus)
-        assert answer.status == 2
-        assert "in use by another process" in answer.err
-        answer = longmatch("serve", "--port", 0)
-        assert answer.status == 2
-        assert "in use by another process" in answer.err
+    with locked(tmp_path / "data"):
+        for command in (("index", corpus), ("serve", "--port", 0)):
+            answer = longmatch(*command)
+            assert answer.status == 2
+            assert "in use by another process" in answer.err
         assert longmatch("match", corpus / "rivers.md").status == 0  # reading is free
-    finally:
-        data.close()
 
 
 def test_data_remember_their_encoder(
@@ -251,6 +233,8 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     table = longmatch("match", corpus / "rivers.md")
     assert table.status == 0
     assert "deep/music.txt" in table.out
+    for mode in ("lexical", "hybrid"):
+        assert "stones" in longmatch("match", corpus / "rivers.md", "--mode", mode).out
     (corpus / "empty.txt").write_text("  \n")
     empty = longmatch("match", corpus / "empty.txt")
     assert empty.status == 1
@@ -282,12 +266,6 @@ def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
         assert all(-1 <= match["vector_score"] <= 1 for match in found)
         if aligned:
             assert found[0]["alignment_score"] == pytest.approx(1.0, abs=1e-3)
-
-
-def test_match_by_words_names_them(longmatch: Run, corpus: Path) -> None:
-    longmatch("index", corpus)
-    for mode in ("lexical", "hybrid"):
-        assert "stones" in longmatch("match", corpus / "rivers.md", "--mode", mode).out
 
 
 def test_a_wrong_filter_is_refused(longmatch: Run, tmp_path: Path) -> None:

@@ -375,7 +375,7 @@ def test_the_encoding_that_a_page_declares(data: bytes, encoding: str) -> None:
     assert declared_encoding(data) == encoding
 
 
-def test_html_without_a_title_is_called_by_its_plain_title(tmp_path: Path) -> None:
+def test_html_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> None:
     content = read(tmp_path / "x.html", b"<title> </title><h1>Heading</h1><p>Text.")
     assert content == FileText("Heading", "Heading\n\nText.")
 
