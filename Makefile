@@ -35,7 +35,7 @@ tests:
 
 packages: $(VENV)/testing
 	tests/kit/system_packages.sh redis-server chromium-headless-shell promtool \
-		pg_ctlcluster openssl
+		pg_ctlcluster openssl tesseract
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing

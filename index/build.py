@@ -20,7 +20,7 @@ from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import usable_cores
 from index.alignment.spaces import REFIT_DRIFT
-from index.corpus.folder_files import files_of, gone_remark
+from index.corpus.folder_files import FolderFiles, gone_remark
 from index.corpus.reader import Corpus, FolderPart, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
@@ -111,10 +111,11 @@ def build_index(
     """
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
-    files = files_of(corpus, data.path)
-    gone = files.gone(data.store)
+    files = FolderFiles(corpus, data.path, data.store, progress)
+    gone = files.gone()
     moves = Moves(data.store, gone)
-    for batch, results in encode(read_batches(corpus, data.store, progress, moves), progress):
+    batches = read_batches(read_corpus(corpus, files), data.store, progress, moves)
+    for batch, results in encode(batches, progress):
         data.store.put(results)
         counts["items"] += len(batch.new) + batch.unchanged + batch.skipped
         counts["skipped"] += batch.skipped + len(batch.new) - len(results)
@@ -122,14 +123,15 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    if not counts["items"] and not isinstance(corpus, FolderPart):
+    counts["unchanged"] += files.unchanged
+    if not counts["items"] + files.unchanged and not isinstance(corpus, FolderPart):
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     for document_id in gone:
         new_id = moves.found.get(document_id)
         progress.skipped(gone_remark(document_id, new_id, removed=prune))
     if prune:
         data.store.delete(gone)
-    files.remember(corpus, data.store)
+    files.remember()
     if data.store.common_text.has_drifted():
         data.store.refresh_common_text(progress)
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
@@ -183,10 +185,13 @@ class Moves:
 
 
 def read_batches(
-    corpus: Corpus, store: DocumentStore, progress: Progress, moves: Moves
+    corpus: Iterable[Document | SkippedInput],
+    store: DocumentStore,
+    progress: Progress,
+    moves: Moves,
 ) -> Iterator[Batch]:
-    """Read a corpus in batches, and update those documents of which the store has the text."""
-    for items in group(report_skipped(read_corpus(corpus), progress)):
+    """Take a corpus in batches, and update those documents of which the store has the text."""
+    for items in group(report_skipped(corpus, progress)):
         documents = [item for item in items if isinstance(item, Document)]
         skipped = sum(isinstance(item, SkippedInput) and item.lost for item in items)
         new = moves.take(update_unchanged(documents, store))

@@ -27,6 +27,7 @@ from index.corpus.file_worker import (
     decode_reply,
 )
 from index.corpus.formats.content import FileText
+from index.corpus.formats.ocr import OCR_SECONDS
 from index.errors import CorpusError
 
 _TICK_SECONDS = 0.25
@@ -175,7 +176,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env=os.environ | _ENVIRONMENT,
+                env=os.environ | _ENVIRONMENT | {OCR_SECONDS: str(0.6 * limits.wait_seconds)},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -1,62 +1,167 @@
-"""Which documents are files of which folder: `folders.json` in a data directory.
+"""Which documents are files of which folder, and how these were when they were read: `folders.json`
+in a data directory.
 
-It is written at the end of each run over a folder, so that the next one finds the files that are
-gone. Without it none are found, and nothing else is missing.
+It is written at the end of each run over a folder, so that the next one reads only what has changed
+and finds the files that are gone. Without it all is read and nothing found gone: the store decides
+what is new. A record counts only while the store has the document that the file became.
 """
 
 import json
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from encoder.atomic_files import write_atomically
+from index.corpus.formats.content import MAX_FILE_BYTES
+from index.corpus.formats.files import readable_suffixes
+from index.corpus.formats.ocr import languages
 from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names
-from index.document import SkippedInput
+from index.document import Document, SkippedInput, printable
 from index.errors import CorpusError
+from index.progress import Progress
 from index.store.document_store import DocumentStore
 
 FOLDERS_FILE = "folders.json"
+# Within this of a change, another one may leave size and times as they are: the clock of some file
+# systems is as coarse.
+_SETTLED_NS = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+class _State(NamedTuple):
+    """A file as it was when it was read.
+
+    Attributes:
+        stat: what the file system says of it; empty where it had changed a moment before.
+        digest: SHA-256 of its bytes.
+        text: SHA-256 of the text of its document.
+        stored: the number of `DocumentStore.states` of its document.
+        remarks: what was said of it, each with whether something was lost.
+    """
+
+    stat: list[int]
+    digest: str
+    text: str = ""
+    stored: int = 0
+    remarks: Sequence[tuple[str, bool]] = ()
+
+
+# By the name of a file; None where it must be read.
+_States = dict[str, _State | None]
+
+
 class FolderFiles:
     """The files of a folder that have been documents of a data directory.
 
     Attributes:
-        folder: of the corpus; None where that is something else, which has no files that go.
-        record: the file that has those of all folders.
+        unchanged: how many of them need not be read.
     """
 
-    folder: Path | None
-    record: Path
+    def __init__(
+        self, corpus: Corpus, data: Path, store: DocumentStore, progress: Progress
+    ) -> None:
+        """Read what is known of the files of a corpus; nothing, if that is not a folder."""
+        path = corpus.path if isinstance(corpus, FollowedFolder | FolderPart) else corpus
+        self._folder = path.resolve() if isinstance(path, Path) and path.is_dir() else None
+        self._corpus, self._store, self._progress = corpus, store, progress
+        self._record = data / FOLDERS_FILE
+        self._known = self._read().get(str(self._folder), {})
+        self._stored = store.states(list(self._known))
+        self._now: dict[str, _State] = {}
+        self._last: _State | None = None
+        self.unchanged = 0
 
-    def gone(self, store: DocumentStore) -> list[str]:
+    def gone(self) -> list[str]:
         """Return the ids of the documents whose files are no longer there.
 
         A file that cannot be examined counts as there.
         """
-        if self.folder is None:
-            return []
-        names = self._read().get(str(self.folder), ())
-        gone = [name for name in names if _is_gone(self.folder / name)]
-        return list(store.content_hashes(gone))
+        return [name for name in self._stored if self._folder and _is_gone(self._folder / name)]
 
-    def remember(self, corpus: Corpus, store: DocumentStore) -> None:
-        """Write which stored documents are files of the folder, or were."""
-        if self.folder is None:
-            return
-        folders = self._read()
-        names = {*file_names(corpus), *folders.get(str(self.folder), ())}
-        folders[str(self.folder)] = sorted(store.content_hashes(sorted(names)))
-        write_atomically(self.record, json.dumps(folders, ensure_ascii=False))
-
-    def _read(self) -> dict[str, list[str]]:
+    def remarks(self, name: str, path: Path) -> Sequence[SkippedInput] | None:
+        """Return what was said of a file that is as it was when it was read, else None."""
+        self._last = None
+        state = self._known.get(name)
+        if state and self._stored.get(name, (b"", 0))[1] != state.stored:
+            state = None
         try:
-            folders: dict[str, list[str]] = json.loads(self.record.read_bytes())
+            stat = _stat(path)
+            if not (state and stat and stat == state.stat):
+                self._last = _State(stat, _digest(path))
+        except OSError:  # reading it says why
+            return None
+        if state is None or (self._last and self._last.digest != state.digest):
+            return None
+        self._now[name] = state._replace(stat=stat)
+        self.unchanged += 1
+        self._progress.advanced(1)
+        return [SkippedInput(printable(name), *remark) for remark in state.remarks]
+
+    def add(self, document: Document, remarks: Sequence[SkippedInput]) -> None:
+        """Take what the file that was last asked for has become, and what is said of it."""
+        if self._last:
+            said = [(remark.reason, remark.lost) for remark in remarks]
+            text = document.content_hash.hex()
+            self._now[document.id] = self._last._replace(text=text, remarks=said)
+
+    def remember(self) -> None:
+        """Write which stored documents are files of the folder, or were, and how these were read.
+
+        All that was added has been stored, but for texts that cannot be.
+        """
+        if self._folder is None:
+            return
+        states = dict.fromkeys(file_names(self._corpus)) | self._known | self._now
+        folders = self._read()
+        found = folders[str(self._folder)] = {}
+        for name, (content_hash, number) in sorted(self._store.states(list(states)).items()):
+            state = states[name]
+            same = state and state.text == content_hash.hex()
+            found[name] = state._replace(stored=number) if state and same else None
+        record = {"reading": _reading(), "folders": folders}
+        write_atomically(self._record, json.dumps(record, ensure_ascii=False))
+
+    def _read(self) -> dict[str, _States]:
+        try:
+            record = json.loads(self._record.read_bytes())
+            read_alike = record["reading"] == _reading()
+            return {
+                folder: {
+                    name: _State(*state) if state and read_alike else None
+                    for name, state in files.items()
+                }
+                for folder, files in record["folders"].items()
+            }
         except FileNotFoundError:
             return {}
-        except ValueError as error:
-            raise CorpusError(f"{self.record}: is damaged; remove it: {error}") from error
-        return folders
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorpusError(f"{self._record}: is damaged; remove it: {error}") from error
+
+
+@cache
+def _reading() -> str:
+    """Return what the text of a file depends on besides the file: its readers."""
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    code = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    return f"{code} {' '.join(readable_suffixes())} {languages()}"
+
+
+def _stat(path: Path) -> list[int]:
+    """Return what changes with a file, or nothing where it has changed a moment ago."""
+    found = path.stat()
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    settled = time.time_ns() - max(times) > _SETTLED_NS
+    return [found.st_size, *times, found.st_ino] if settled else []
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file, or of as much as is read of it."""
+    if not path.is_file():  # opening a pipe would wait for a writer
+        return ""
+    with path.open("rb") as file:
+        return sha256(file.read(MAX_FILE_BYTES + 1)).hexdigest()
 
 
 def _is_gone(path: Path) -> bool:
@@ -67,13 +172,6 @@ def _is_gone(path: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def files_of(corpus: Corpus, data: Path) -> FolderFiles:
-    """Return the files of a corpus that is a folder of a data directory."""
-    path = corpus.path if isinstance(corpus, FollowedFolder | FolderPart) else corpus
-    folder = path.resolve() if isinstance(path, Path) and path.is_dir() else None
-    return FolderFiles(folder, data / FOLDERS_FILE)
 
 
 def gone_remark(document_id: str, new_id: str | None, *, removed: bool) -> SkippedInput:

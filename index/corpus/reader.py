@@ -68,7 +68,21 @@ class FolderPart:
 Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
 
 
-def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
+class KnownFiles(Protocol):
+    """What an earlier run has read of files."""
+
+    def remarks(self, name: str, path: Path) -> Sequence[SkippedInput] | None:
+        """Return what was said of a file that need not be read again; None where it must be."""
+        ...
+
+    def add(self, document: Document, remarks: Sequence[SkippedInput]) -> None:
+        """Take what the file that was last asked for has become, and what is said of it."""
+        ...
+
+
+def read_corpus(
+    corpus: Corpus, known: KnownFiles | None = None
+) -> Iterator[Document | SkippedInput]:
     """Read the documents of a corpus in a fixed order, holding one of them at a time.
 
     * A folder with `corpus.jsonl` or `corpus.jsonl.gz` (BEIR) is that file.
@@ -79,8 +93,11 @@ def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
     * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
     * All of these but a query also in another place, such as S3 (`index.corpus.remote`).
+
+    Of files that are `known` it gives the remarks alone.
     """
-    return _find(corpus).read()
+    found = _find(corpus)
+    return found.read(known) if isinstance(found, _Files) else found.read()
 
 
 def count_documents(corpus: Corpus) -> int:
@@ -233,7 +250,7 @@ class _Files:
 
     named: Callable[[_Unread], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
 
-    def read(self) -> Iterator[Document | SkippedInput]:
+    def read(self, known: KnownFiles | None = None) -> Iterator[Document | SkippedInput]:
         unread = _Unread()
         with FileReader() as reader:
             for found in self.named(unread):
@@ -241,18 +258,25 @@ class _Files:
                     yield found
                     continue
                 name, file = found
+                at = printable(name)
+                if known and isinstance(file, Path):
+                    before = known.remarks(name, file)
+                    if before is not None:
+                        yield from before
+                        continue
                 try:
                     with _on_disk(file) as path:
                         content = reader.read(path)
                     document = _document(content, name, language_of(content.text))
                 except (CorpusError, DocumentError) as error:
-                    yield SkippedInput(printable(name), str(error))
+                    yield SkippedInput(at, str(error))
                     continue
+                remarks = [SkippedInput(at, remark, lost=False) for remark in content.remarks]
+                remarks += [SkippedInput(at, part) for part in content.skipped]
+                if known:
+                    known.add(document, remarks)
                 yield document
-                for remark in content.remarks:
-                    yield SkippedInput(printable(name), remark, lost=False)
-                for part in content.skipped:
-                    yield SkippedInput(printable(name), part)
+                yield from remarks
         yield from unread.remarks()
 
     def count(self) -> int:

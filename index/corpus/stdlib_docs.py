@@ -44,6 +44,8 @@ EXCLUDED = {
 }
 _TESTS = ("test", "tests")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_PARAGRAPH_END = re.compile(r"\n[\W_]*(?:\n|$)")  # also a line that underlines
+_SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z]|$)|.+")
 _NAMED_TUPLE_FIELD = "Alias for field number"
 
 
@@ -53,7 +55,8 @@ def documents() -> Iterator[dict[str, str]]:
         for module in _with_submodules(name):
             text = render_module(module)
             if MIN_WORDS <= len(text.split()) <= MAX_WORDS:
-                summary = _doc(module).partition("\n")[0]
+                paragraph = " ".join(_PARAGRAPH_END.split(_doc(module))[0].split())
+                summary = "".join(_SENTENCE.findall(paragraph)[:1])
                 title = f"{module.__name__}: {summary}" if summary else module.__name__
                 yield {"id": module.__name__, "title": title, "text": text}
 

@@ -10,6 +10,7 @@ families.sqlite3    which documents are near-duplicates, a follower: see index/f
 blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
 folders.json    which documents are files of which folder, see index/corpus/folder_files.py
+map.json        the layout of the map, see service/map/logic.py
 damaged.jsonl   what could be read of documents that the doctor removed
 lock            held by the process that writes
 

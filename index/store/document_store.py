@@ -310,6 +310,13 @@ class DocumentStore:
         rows = self._connections.read_rows(sql.CONTENT_HASHES, document_id_list(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
+    def states(self, document_ids: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        """Return the content hash of each document that is stored, and a number that another title,
+        other metadata or another document under its id change.
+        """
+        rows = self._connections.read_rows(sql.STATES, document_id_list(document_ids))
+        return {document_id: (content_hash, number) for document_id, content_hash, number in rows}
+
     def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
         """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""
         rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))

@@ -50,6 +50,9 @@ FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 CONTENT_HASHES = """
 SELECT id, vector_id, content_hash
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+STATES = """
+SELECT id, content_hash, checksum
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
 SELECT vector_id, vector
 FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""

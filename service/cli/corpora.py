@@ -3,8 +3,9 @@
 import math
 import os
 import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +28,7 @@ from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
 from index.document import printable
 from index.embed import embed_corpus, write_embedded_corpus
+from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.rank import search, select_documents
 from index.search.records import (
@@ -268,7 +270,8 @@ def watch(
 ) -> None:
     """Index a folder with --prune, and again whenever its files change, until Ctrl-C or SIGTERM.
 
-    No server may be running; other commands may read the index.
+    The index is open while it is brought up to date: between, commands and a server may use it, and
+    as long as these write, the changes wait.
     """
     if not folder.is_dir():
         raise OptionError("FOLDER", f"{folder}: is not a folder")
@@ -281,19 +284,38 @@ def watch(
     open_encoding_checkpoint(options, data)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with (
-            open_encoding(options, data) as encoding,
-            opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
-        ):
+        with open_encoding(options, data) as encoding:
             report: Path | None = data / SKIPPED_FILE
             for part in _changes_of(whole.path, data.resolve()):
                 if file_names(whole):
-                    _bring_up_to_date(directory, part, encoding, report, prune=True)
+                    with _opened_when_free(data, encoding) as directory:
+                        _bring_up_to_date(directory, part, encoding, report, prune=True)
                 else:  # a disk that is not mounted looks like this, too
                     console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
                 report = None  # it keeps what the first pass over the whole folder skipped
     except KeyboardInterrupt:
         console.print("stopped")
+
+
+_RETRY_SECONDS = 0.5
+
+
+@contextmanager
+def _opened_when_free(data: Path, encoding: Encoding) -> Iterator[DataDirectory]:
+    """Open a data directory for a block, as soon as no other process has it open for writing."""
+    waiting = False
+    with ExitStack() as open_files:
+        while True:
+            directory = opened(data, encoding.space, checkpoint=encoding.checkpoint)
+            try:
+                found = open_files.enter_context(directory)
+                break
+            except DataDirectoryInUseError as error:
+                if not waiting:
+                    console.print(f"{error}; the changes wait")
+                waiting = True
+                time.sleep(_RETRY_SECONDS)
+        yield found
 
 
 _REST_MS = 500  # without a change, for a file that is being written

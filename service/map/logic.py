@@ -1,5 +1,10 @@
-"""The map of a collection: made in a thread on first demand, and again after changes."""
+"""The map of a collection: made in a thread on first demand, and again after changes.
 
+What takes long, places and clusters, is in `map.json` beside the store, for the next start. They
+are used if they are of the same vectors of the same store; the file may be deleted.
+"""
+
+import json
 import logging
 import threading
 from collections import Counter, defaultdict
@@ -10,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from encoder.atomic_files import write_atomically
 from index.errors import IndexingError
 from index.store.document_store import DocumentStore
 from service.map.layout import between, lay_out
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
 MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
+MAP_FILE = "map.json"
 SIDE = 2**16  # a coordinate is an integer below it
 MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the most frequent ones
 OTHER = -1  # the number of a value that is none of them
@@ -110,9 +117,10 @@ class LiveMap:
 
     def _make(self, store: DocumentStore) -> None:
         try:
-            made = make_map(store, self._made, self._advanced)
+            made = make_map(store, self._made or read_kept(store), self._advanced)
             with self._lock:
                 self._made = made
+            _keep(made, store)
         except _StoppedError:
             pass
         except IndexingError as error:  # the next request tries again
@@ -125,6 +133,37 @@ class LiveMap:
         if self._stopped:
             raise _StoppedError
         self._share = share
+
+
+def _key(store: DocumentStore) -> str:
+    return f"{store.log.identity} {store.fingerprint}"
+
+
+def read_kept(store: DocumentStore) -> CorpusMap | None:
+    """Return the documents, places and clusters of the map that was kept of a store, if any."""
+    try:
+        kept = json.loads((store.path.parent / MAP_FILE).read_bytes())
+        if kept["store"] != _key(store):
+            return None
+        ids, places, of = (np.array(kept[name], dtype=np.int64) for name in ("ids", "places", "of"))
+        clusters = [Cluster(x, y, tuple(words)) for x, y, words in kept["clusters"]]
+    except (OSError, KeyError, TypeError, ValueError):  # there is none, or it is damaged
+        return None
+    return CorpusMap(0, 0, ids, (), places.reshape(-1, 2), of.tolist(), clusters)
+
+
+def _keep(made: CorpusMap, store: DocumentStore) -> None:
+    kept = {
+        "store": _key(store),
+        "ids": made.vector_ids.tolist(),
+        "places": made.places.tolist(),
+        "of": list(made.of),
+        "clusters": [(cluster.x, cluster.y, cluster.words) for cluster in made.clusters],
+    }
+    try:
+        write_atomically(store.path.parent / MAP_FILE, json.dumps(kept))
+    except OSError as error:  # the next start makes it again
+        _LOG.warning("the map could not be kept: %s", error)
 
 
 def make_map(

@@ -1,7 +1,9 @@
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +12,16 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.build import BATCH_DOCUMENTS, Batch, BuildReport, build_index, encode_here
+from index.corpus.file_reader import FileReader
+from index.corpus.folder_files import FOLDERS_FILE
+from index.corpus.formats.content import FileText
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.near_duplicates.families import FAMILIES_FILE
 from index.progress import SilentProgress
-from index.store.records import StoredDocument
+from index.store.records import EncodedDocument, StoredDocument
+from tests.kit.corpora import write
 
 WORDS = ["harbour", "stone", "river", "engine", "letter", "winter", "council", "forest", "number"]
 
@@ -160,6 +166,52 @@ def test_unchanged_documents_are_not_encoded_again(job: Job) -> None:
     assert after["d1"].document.title == "new title"
     assert after["d5"] == before["d5"]
     assert progress.tokens == after["d0"].receipt.tokens + after["new"].receipt.tokens
+
+
+def test_only_files_that_have_changed_are_read(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Recording(FileReader):
+        def read(self, path: Path) -> FileText:
+            read.append(path.stem)
+            return super().read(path)
+
+    def run() -> tuple[str, int, list[str]]:
+        read.clear()
+        progress = RecordingProgress()
+        report = job.run(progress)
+        told = [skip.where for skip in progress.skips]
+        return " ".join(read), report.encoded + report.unchanged, told
+
+    read: list[str] = []
+    monkeypatch.setattr("index.corpus.reader.FileReader", Recording)
+    monkeypatch.setattr("index.corpus.folder_files._SETTLED_NS", 0)
+    job.corpus = folder = tmp_path / "folder"
+    for n, name in enumerate("abc"):
+        write(folder / f"{name}.txt", text(n))
+    write(folder / "d.txt", f"Caf\xe9. {text(7)}".encode("cp1252"))  # what is said of it is kept
+    write(folder / "x.txt", b"\x00" * 99)
+    told = ["d.txt", "x.txt"]
+    assert run() == ("a b c d x", 4, told)
+    assert run() == ("x", 4, told)  # a file that cannot be read has no document
+    os.utime(folder / "a.txt", ns=(0, 0))
+    assert run() == ("x", 4, told)
+    old = (folder / "b.txt").stat()
+    write(folder / "b.txt", text(8)[: old.st_size].ljust(old.st_size))
+    os.utime(folder / "b.txt", ns=(old.st_atime_ns, old.st_mtime_ns))  # of the same size
+    with job.opened() as data:
+        data.store.delete(["a.txt"])
+        entry = data.store.find(["c.txt"])["c.txt"]
+        vectors = data.store.vectors([entry.vector_id])[1]
+        titled = replace(entry.document, title="Other")
+        data.store.put([EncodedDocument(titled, vectors[0], entry.receipt)])
+    assert run() == ("a b c x", 4, told)
+    assert job.stored("c.txt")["c.txt"].document.title != "Other"
+    monkeypatch.setattr("index.corpus.folder_files._reading", lambda: "other readers")
+    assert run() == ("a b c d x", 4, told)
+    assert run() == ("x", 4, told)
+    (job.data / FOLDERS_FILE).unlink()
+    assert run() == ("a b c d x", 4, told)
 
 
 def test_nothing_new_publishes_nothing(job: Job) -> None:

@@ -2,6 +2,10 @@
 
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
+from io import BytesIO
+
+from pypdfium2 import PdfDocument, PdfImage, PdfMatrix
 
 
 def pdf(pages: list[str], *, info: str = "", encrypted: bool = False) -> bytes:
@@ -38,6 +42,21 @@ def _show(line: str) -> str:
     if separator and font.startswith("/F1"):
         return f"{font} Tf 22 TL ({text}) Tj T* /F1 12 Tf 14 TL"
     return f"({line}) Tj T*"
+
+
+def scanned(content: bytes) -> bytes:
+    """A PDF of the first page of another, and of a picture of it."""
+    with closing(PdfDocument(content)) as source, closing(PdfDocument.new()) as made:
+        made.import_pages(source, [0])
+        width, height = source[0].get_size()
+        page, picture = made.new_page(width, height), PdfImage.new(made)
+        picture.set_bitmap(source[0].render(scale=3))
+        picture.set_matrix(PdfMatrix().scale(width, height))
+        page.insert_obj(picture)
+        page.gen_content()
+        written = BytesIO()
+        made.save(written)
+        return written.getvalue()
 
 
 def pdf_of_operators(operator: bytes, count: int) -> bytes:

@@ -5,12 +5,13 @@ set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [promtool]=prometheus
     [chromium-headless-shell]=chromium-headless-shell
-    [pg_ctlcluster]=postgresql [openssl]=openssl)
+    [pg_ctlcluster]=postgresql [openssl]=openssl [tesseract]=tesseract-ocr)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
     [openssl]="tests of TLS make certificates with it"
+    [tesseract]="tests of scanned files read them with it"
     [pg_ctlcluster]="tests of queries to databases run against a real PostgreSQL"
 )
 # The whole browser does as well, with three times the processor time for each page.

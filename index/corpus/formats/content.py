@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -76,16 +76,40 @@ def shorten(title: str) -> str:
     return line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…"
 
 
-def first_line(text: str) -> str:
-    """Return the first line that has a letter or a digit, or an empty string."""
-    lines = text[:_HEAD_CHARACTERS].splitlines()
-    return next((line.strip() for line in lines if _has_words(line)), "")
+MAX_SENTENCE = 100
+_COMMENT_MARKS = re.compile(r"^(?:[%#;*/=~+-]+|\.\.)\s+|\s+[%#*=~+-]+$")
+_WRAPPED = 40  # characters of a line that a sentence goes on below
+_SENTENCE = re.compile(r".+?[.!?](?=\s|$)")
+_LEADS_ON = re.compile(
+    r"[\\<{\[$@&|].*|.*[:;,]|.*\b(all rights reserved|public domain)\b.*|(copyright|\(c\)|©)\s.*",
+    re.IGNORECASE,
+)
+
+
+def plain_title(text: str) -> str:
+    """Return the first line that has a letter or a digit, or the sentence that begins with it.
+
+    "" where that is no title: a long sentence, code, a greeting, or what a licence demands.
+    """
+    lines = map(str.strip, text[:_HEAD_CHARACTERS].splitlines())
+    title = _COMMENT_MARKS.sub("", next(filter(_has_words, lines), ""))
+    wrapped = False
+    for line in lines:
+        more = _COMMENT_MARKS.sub("", line)
+        goes_on = more[:1].islower() or (wrapped and more)
+        if not goes_on or not _WRAPPED <= len(title) <= MAX_SENTENCE:
+            break
+        title, wrapped = f"{title} {more}", True
+    if wrapped or len(title) > MAX_SENTENCE:
+        sentence = _SENTENCE.match(title)
+        title = sentence[0] if sentence else title
+    return "" if len(title) > MAX_SENTENCE or _LEADS_ON.fullmatch(title) else title
 
 
 _GENERIC = re.compile(
     r"""untitled.*|microsoft\ (word|powerpoint)\b.*|(powerpoint\ )?presentation\d*|document\d*
-    |template\b.*|slide\ \d+|proceedings\ template.*|index|title|[\W\d_]*
-    |\S+\.(dvi|docx?|tex|eps|e?pdf|p?s|indd|qxd|rtf|odt|pptx?|xlsx?|html?)""",
+    |\[?no\ title\]?|template\b.*|slide\ \d+|proceedings\ template.*|index|title|[\W\d_]*
+    |\S+\.(dvi|docx?|tex|eps|e?pdf|p?s|indd|qxd|rtf|odt|pptx?|xlsx?|html?|txt|md|rst)""",
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -149,10 +173,22 @@ def rst_title(text: str) -> str:
     for line, below in pairwise(lines):
         rule = below.rstrip()
         if _is_rule(rule, string.punctuation) and len(rule) >= len(line.rstrip()):
-            heading = _unmarked(line)
+            heading = _REFERENCE.sub("", _unmarked(line))
             if _has_words(heading) and heading.lower() not in _OF_EVERY_ARTICLE:
                 return heading
-    return _first_with_words(lines)
+    return plain_title("\n".join(map(_unmarked, _without_directives(lines))))
+
+
+_REFERENCE = re.compile(r"(?<=\w)__?(?!\w)")  # the mark of a link after its words
+
+
+def _without_directives(lines: list[str]) -> Iterator[str]:
+    """Yield the lines that are shown: no directive or comment, nor what belongs to it."""
+    within = False
+    for line in lines:
+        within = line.startswith("..") or (within and (not line.strip() or line[0].isspace()))
+        if not within:
+            yield line
 
 
 _OF_EVERY_ARTICLE = frozenset({"abstract", "contents", "table of contents"})

@@ -11,8 +11,8 @@ from index.corpus.formats.content import (
     MAX_TEXT_CHARACTERS,
     FileText,
     described,
-    first_line,
     is_generic,
+    plain_title,
 )
 from index.errors import CorpusError
 
@@ -50,7 +50,7 @@ def read_extra(path: Path) -> FileText:
     fields: Mapping[str, Any] = found.metadata
     title = str(fields.get("title") or fields.get("subject") or "")
     if is_generic(title):
-        title = "" if path.suffix.lower() in _TABLES else first_line(text)
+        title = "" if path.suffix.lower() in _TABLES else plain_title(text)
     author = ", ".join(fields.get("authors") or ()) or str(fields.get("from_email") or "")
     return FileText(title, text, described(author, _date(str(fields.get("created_at") or ""))))
 

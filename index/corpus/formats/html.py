@@ -14,8 +14,8 @@ from lxml.html import HtmlElement, HTMLParser
 from index.corpus.formats.content import (
     FileText,
     described,
-    first_line,
     is_generic,
+    plain_title,
     read_bytes,
 )
 from index.corpus.formats.plain import Decoded, decode_text
@@ -217,7 +217,7 @@ def read_html(path: Path) -> FileText:
     title = page.title or ""
     fields = page.fields
     return FileText(
-        first_line(text) if is_generic(title) else title,
+        plain_title(text) if is_generic(title) else title,
         text,
         described(
             next((fields[name] for name in _AUTHORS if name in fields), ""),

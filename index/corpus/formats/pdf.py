@@ -15,7 +15,9 @@ from index.corpus.formats.content import (
     FileText,
     described,
     is_generic,
+    plain_title,
 )
+from index.corpus.formats.ocr import PROGRAM, Ocr, languages
 from index.errors import CorpusError
 
 MOST_UNREADABLE = 0.1  # share of the characters that are not white space
@@ -40,49 +42,115 @@ def read_pdf(path: Path) -> FileText:
     try:
         with contextlib.closing(pypdfium2.PdfDocument(path)) as pdf:
             fields = pdf.get_metadata_dict()
-            pages = list(_pages(pdf))
+            read = _Pages(pdf)
+            pages = read.texts
             first = next((n for n, page in enumerate(pages) if len(page.split()) >= _WORDS), 0)
-            lines = _typed_lines(pdf[first]) if pages else []
+            lines = _typed_lines(pdf[first]) if pages and first not in read.by_ocr else []
     except pypdfium2.PdfiumError as error:
         raise CorpusError(f"is encrypted or not a readable PDF: {error}") from error
     text = _join(pages)
-    if not text.strip():
-        raise CorpusError("has no text: pages that are pictures must go through OCR first")
     if (share := _share_unreadable(text)) > MOST_UNREADABLE:
         raise CorpusError(
             f"is not readable: {share:.0%} of its characters are of fonts that do not say which "
-            "characters they have; it must go through OCR first"
+            f"characters they have; {_HINT}"
         )
+    if not text.strip():
+        raise CorpusError(f"has no text, or pictures of it: {_HINT}")
     page = pages[first]
     title, author = fields.get("Title", ""), fields.get("Author", "")
+    if not _stands_in(title, page) or _is_no_title(title):
+        title = plain_title(page) if first in read.by_ocr else _largest(lines)
     made = _MADE.match(fields.get("CreationDate", ""))
-    return FileText(
-        title if _stands_in(title, page) and not _is_no_title(title) else _largest(lines),
-        text,
-        described(
-            author if _stands_in(author, page) else "",
-            "-".join(made.groups()) if made else "",
-            len(pages),
-        ),
+    about = described(
+        author if _stands_in(author, page) else "",
+        "-".join(made.groups()) if made else "",
+        len(pages),
     )
+    return FileText(title, text, about, read.remarks(), read.skipped())
 
 
+_HINT = f"{PROGRAM} reads such pages, if it is installed"
 _WORDS = 10  # of a page that is not only a cover
 _MADE = re.compile(r"D:(\d{4})(\d\d)(\d\d)")
 
 
-def _pages(pdf: Any) -> Iterator[str]:
-    characters = 0
-    for number in range(len(pdf)):
-        page = pdf[number]
-        text_page = page.get_textpage()
-        text: str = text_page.get_text_bounded()
-        text_page.close()
-        page.close()
-        characters += len(text)
-        if characters > MAX_TEXT_CHARACTERS:
-            raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
-        yield compose_accents(text.replace("\r\n", "\n"))
+class _Pages:
+    """The pages of a file as they are read.
+
+    Attributes:
+        texts: of the pages.
+        by_ocr: the pages that have been read as pictures, counted from 0.
+    """
+
+    def __init__(self, pdf: Any) -> None:
+        self.texts: list[str] = []
+        self.by_ocr: list[int] = []
+        self._pictures: list[int] = []  # that have not been read
+        self._unreadable: list[int] = []
+        ocr, characters = Ocr(), 0
+        for number in range(len(pdf)):
+            page = pdf[number]
+            text_page = page.get_textpage()
+            text: str = compose_accents(text_page.get_text_bounded().replace("\r\n", "\n"))
+            text_page.close()
+            unreadable = _share_unreadable(text) > MOST_UNREADABLE
+            if unreadable or (not text.strip() and _has_picture(page)):
+                seen = _ocr(page, ocr)
+                if seen is not None:
+                    self.by_ocr.append(number)
+                    text = seen
+                else:
+                    (self._unreadable if unreadable else self._pictures).append(number)
+            page.close()
+            characters += len(text)
+            if characters > MAX_TEXT_CHARACTERS:
+                raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
+            self.texts.append(text)
+        if len(self._unreadable) < sum(map(bool, map(str.strip, self.texts))):
+            for number in self._unreadable:
+                self.texts[number] = ""
+
+    def remarks(self) -> list[str]:
+        """Return what was read as pictures, and which pictures have not been."""
+        read = [f"{_numbers(self.by_ocr)} read by {PROGRAM}"] if self.by_ocr else []
+        unread = f"{_numbers(self._pictures)} without text, of pictures; {_HINT}"
+        return read + ([unread] if self._pictures else [])
+
+    def skipped(self) -> list[str]:
+        """Return which pages are left out, as they cannot be read."""
+        reason = f"of fonts that do not say which characters they have; {_HINT}"
+        return [f"{_numbers(self._unreadable)} {reason}"] if self._unreadable else []
+
+
+def _numbers(pages: list[int]) -> str:
+    shown = ", ".join(str(number + 1) for number in pages[:_SHOWN])
+    more = f", … ({len(pages)})" if len(pages) > _SHOWN else ""
+    return f"page{'s' if len(pages) > 1 else ''} {shown}{more}"
+
+
+_SHOWN = 10
+_POINTS, _DOTS = 72, 200  # an inch
+_MOST_DOTS = 25_000_000  # of a page
+
+
+def _has_picture(page: Any) -> bool:
+    import pypdfium2.raw as pdfium
+
+    return any(page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+
+
+def _ocr(page: Any, ocr: Ocr) -> str | None:
+    """Return the text of a page that is drawn; None where it is too large or cannot be read."""
+    if not languages():
+        return None
+    width, height = page.get_size()
+    scale = _DOTS / _POINTS
+    if width * height * scale * scale > _MOST_DOTS:
+        return None
+    drawn = page.render(scale=scale, grayscale=True)
+    data = bytes(drawn.buffer)
+    rows = (data[start : start + drawn.width] for start in range(0, len(data), drawn.stride))
+    return ocr.read(drawn.width, drawn.height, b"".join(rows))
 
 
 # Accents that some fonts have as characters of their own, and as what they are combined.
@@ -231,6 +299,7 @@ def _typed_lines(page: Any) -> list[_Line]:
 
     text_page = page.get_textpage()
     matrix = pdfium.FS_MATRIX()
+    turned = page.get_rotation() in (90, 270)
     lines: list[_Line] = []
     pieces: list[str] = []
     sizes: list[float] = []
@@ -245,7 +314,7 @@ def _typed_lines(page: Any) -> list[_Line]:
             pieces.append(character)
             continue
         pdfium.FPDFText_GetMatrix(text_page, index, matrix)
-        if abs(matrix.b) > abs(matrix.a):  # written upwards at the margin
+        if (abs(matrix.b) > abs(matrix.a)) != turned:  # written upwards at the margin
             continue
         pieces.append(character)
         if character.isalpha():
@@ -299,7 +368,9 @@ _MARKS = " *\u2217\u2020\u2021\u00a7\u00b6"  # of a note at the foot of the page
 _LEAST_SHARE_OF_LETTERS = 0.6
 _NO_TITLE = re.compile(
     r"(https?:|www\.|arxiv:|doi:|see discussions|(the )?proceedings of|this paper is included"
-    r"|((table of )?contents|abstract|summary|general rights)$|journal of|.{,60}\bjournal of \w+$)",
+    r"|((table of )?contents|abstract|summary|general rights|introduction)$"
+    r"|(chapter|kapitel|chapitre|part|section|file|volume|appendix) [\divxlc]+\.?$|journal of"
+    r"|.{,60}\bjournal of \w+$)",
     re.IGNORECASE,
 )
 

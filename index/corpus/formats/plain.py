@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from index.corpus.formats.content import (
     FileText,
-    first_line,
     markdown_title,
+    plain_title,
     read_bytes,
     rst_title,
     text_metadata,
@@ -123,7 +123,7 @@ def _share_of_controls(text: str) -> float:
 
 def read_plain(path: Path) -> FileText:
     """Read a text; its title is its first line."""
-    return _read(path, first_line)
+    return _read(path, plain_title)
 
 
 def read_markdown(path: Path) -> FileText:

@@ -26,8 +26,8 @@ from index.corpus.formats.content import (
     MAX_TEXT_CHARACTERS,
     FileText,
     described,
-    first_line,
     is_generic,
+    plain_title,
 )
 from index.corpus.formats.html import decode_html, parse_html
 from index.corpus.formats.plain import decode_text
@@ -195,7 +195,7 @@ def read_docx(path: Path) -> FileText:
     if not text:
         raise CorpusError("has no text")
     return FileText(
-        (not is_generic(title) and title) or body.title or first_line(text),
+        (not is_generic(title) and title) or body.title or plain_title(text),
         text,
         described(author, date, int(pages) if pages.isdecimal() else 0),
         skipped=tuple(chunks.skipped),
@@ -422,7 +422,9 @@ def read_epub(path: Path) -> FileText:
     if not text:
         raise CorpusError(skipped[0] if skipped else "has no text")
     metadata = described(book.field("creator"), book.field("date"))
-    return FileText(book.field("title") or first_line(text), text, metadata, skipped=tuple(skipped))
+    return FileText(
+        book.field("title") or plain_title(text), text, metadata, skipped=tuple(skipped)
+    )
 
 
 def _chapter(data: bytes) -> str:

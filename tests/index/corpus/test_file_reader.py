@@ -114,7 +114,7 @@ def test_a_file_that_takes_too_long_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.serial  # an answer must come within three seconds
-def test_a_child_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_a_child_that_hangs_or_was_killed_is_replaced(tmp_path: Path) -> None:
     path = write(tmp_path / "x.txt", "Text.")
     with FileReader(replace(LIMITS, wait_seconds=3)) as reader:
         reader.read(path)
@@ -122,15 +122,9 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path) -> None:
         os.kill(hung, signal.SIGSTOP)
         # The request is sent to a new child, since it may have hung of an earlier file.
         assert reader.read(path).text == "Text."
-        assert pid_of(reader) != hung
-        assert not is_running(hung)
-
-
-def test_a_child_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.txt", "Text.")
-    with FileReader() as reader:
-        reader.read(path)
         killed = pid_of(reader)
+        assert killed != hung
+        assert not is_running(hung)
         os.kill(killed, signal.SIGKILL)
         assert reader.read(path).text == "Text."
         assert pid_of(reader) != killed

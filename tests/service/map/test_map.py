@@ -7,7 +7,16 @@ import pytest
 
 from encoder.arrays import Float32
 from service.map.layout import between, lay_out
-from service.map.logic import OTHER, SIDE, colourings, divide, quantised
+from service.map.logic import (
+    MAP_FILE,
+    OTHER,
+    SIDE,
+    colourings,
+    divide,
+    make_map,
+    quantised,
+    read_kept,
+)
 from tests.kit.problems import problem
 from tests.kit.waiting import wait_until
 
@@ -94,6 +103,27 @@ def test_a_field_colours_and_an_unknown_one_is_refused(filled: Any) -> None:
     refused = problem(filled.get("/map?field=absent"), 422, "invalid-input")
     assert refused["errors"][0]["parameter"] == "field"
     assert "kind" in refused["errors"][0]["detail"]
+
+
+def test_the_layout_is_kept_for_the_next_start(
+    filled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = made(filled)
+    store = filled.app.state.engine.default.data.store
+    kept = store.path.parent / MAP_FILE
+    wait_until(kept.exists, "the layout is kept")
+    with monkeypatch.context() as without:
+        without.setattr("service.map.logic.lay_out", None)  # it would fail
+        again = make_map(store, read_kept(store), lambda _: None)
+    assert list(again.ids) == first["ids"]
+    assert again.places[:, 0].tolist() == first["x"]
+    assert [list(cluster.words) for cluster in again.clusters] == [
+        cluster["words"] for cluster in first["clusters"]
+    ]
+    kept.write_text(kept.read_text().replace(store.fingerprint, "another"))
+    assert read_kept(store) is None
+    kept.write_text("damaged")
+    assert read_kept(store) is None
 
 
 def test_an_empty_collection_has_an_empty_map(empty: Any) -> None:

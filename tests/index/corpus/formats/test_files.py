@@ -15,8 +15,8 @@ from index.corpus.formats.content import (
     MAX_FILE_BYTES,
     MAX_TITLE,
     FileText,
-    first_line,
     markdown_title,
+    plain_title,
     rst_title,
     shorten,
 )
@@ -25,7 +25,9 @@ from index.corpus.formats.html import declared_encoding, element_text, parse_htm
 from index.corpus.formats.pdf import compose_accents
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
-from tests.kit.pdf_files import pdf
+from tests.kit.pdf_files import pdf, scanned
+
+LINE = "The following files belong together and must be"
 
 
 def read(path: Path, content: bytes) -> FileText:
@@ -41,7 +43,7 @@ def test_the_title_is_the_file_name_where_there_is_no_word(tmp_path: Path, suffi
 
 
 def test_a_title_is_one_short_line(tmp_path: Path) -> None:
-    content = read(tmp_path / "x.txt", b"word " * 10_000)
+    content = read(tmp_path / "x.md", b"word " * 10_000)
     assert len(content.title) == 200
     assert len(content.text) == 50_000
 
@@ -76,6 +78,7 @@ def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None
     [
         *(("/Title (paper.dvi)", "Rivers of the North"), ("", "Rivers of the North")),
         ("/Title (Microsoft Word - Rivers.doc)", "Rivers of the North"),
+        ("/Title (notes.txt)", "Rivers of the North"),
         *(("/Title (347)", "Rivers of the North"), ("/Title (of the north)", "of the north")),
     ],
 )
@@ -114,19 +117,53 @@ def test_accents_that_are_characters_of_their_own() -> None:
         (pdf(["Words" + "\x03\x04\x05" * 9]), "is not readable: 84% of its characters"),
     ],
 )
-def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_pdf_that_cannot_be_read_is_refused(
+    tmp_path: Path, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.corpus.formats.pdf.languages", str)  # tesseract is not there
     with pytest.raises(CorpusError, match=message):
         read(tmp_path / "x.pdf", content)
+
+
+def test_pages_without_text_are_read_as_pictures_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rivers = scanned(pdf(["The cold rivers carry water.\nThey end in the sea."]))
+    found = read(tmp_path / "x.pdf", rivers)
+    assert found.text.count("rivers carry water") == 2
+    assert found.remarks == ["page 2 read by tesseract"]
+    monkeypatch.setattr("index.corpus.formats.pdf.languages", str)  # it is not there
+    found = read(tmp_path / "x.pdf", rivers)
+    hint = "tesseract reads such pages, if it is installed"
+    assert found.text.count("rivers carry water") == 1
+    assert found.remarks == [f"page 2 without text, of pictures; {hint}"]
+    found = read(tmp_path / "y.pdf", pdf(["Stones. " * 9, "Words" + "\x03\x04\x05" * 9]))
+    assert "Words" not in found.text
+    [said] = found.skipped
+    assert said.startswith("page 2 of fonts that do not say")
+    assert said.endswith(hint)
 
 
 @pytest.mark.parametrize(
     ("find", "text", "title"),
     [
-        (first_line, "", ""),
-        (first_line, "\n\n  First line. \nSecond.", "First line."),
-        (first_line, "-----\n * * *\nWords", "Words"),
-        (first_line, "\u7b2c\u4e00\u884c\n", "\u7b2c\u4e00\u884c"),
-        (first_line, "one\rtwo", "one"),
+        (plain_title, "", ""),
+        (plain_title, "\n\n  First line. \nSecond.", "First line."),
+        (plain_title, "-----\n * * *\nWords", "Words"),
+        (plain_title, "\u7b2c\u4e00\u884c\n", "\u7b2c\u4e00\u884c"),
+        (plain_title, "one\rtwo", "one"),
+        (plain_title, "%% THE FILES %%\n=====\n", "THE FILES"),
+        (plain_title, f"{LINE}\ndistributed whole. More\nhere.", f"{LINE} distributed whole."),
+        *(
+            (plain_title, text, "")
+            for text in (f"{LINE}\nso{' on' * 40}", f"{LINE} " * 9, "Dear Sir,")
+        ),
+        *(
+            (plain_title, text, "")
+            for text in ("\\def\\x{1}", "(c) Ann", "Is in the public domain.")
+        ),
+        (rst_title, ".. A comment\n   of two lines.\n\nDocutils_ words.", "Docutils_ words."),
+        (rst_title, "Docutils_ Lists\n===============\n", "Docutils Lists"),
         (rst_title, "Words.\n\nHeading\n~~~~~~~\n", "Heading"),
         (rst_title, "=======\n Title \n=======\n", "Title"),
         (rst_title, ".. comment\n\nTitle\n=====\n", "Title"),
@@ -167,7 +204,7 @@ def test_a_long_title_is_cut_and_says_so() -> None:
 @settings(deadline=None)
 @given(st.text(st.sampled_from("#=-~`: \n\ta\ud800\u3000")))
 def test_any_text_has_a_title_of_one_short_line(text: str) -> None:
-    for find in (first_line, markdown_title, rst_title):
+    for find in (plain_title, markdown_title, rst_title):
         title = shorten(find(text))
         assert len(title) <= MAX_TITLE
         assert "\n" not in title
@@ -177,7 +214,7 @@ def test_any_text_has_a_title_of_one_short_line(text: str) -> None:
     "text", ["# " + " " * 10**6 + "x", "#" * 10**6, "=\n" * 10**5, "a\n=" * 10**5]
 )
 def test_hostile_text_ends(text: str) -> None:
-    for find in (first_line, markdown_title, rst_title):
+    for find in (plain_title, markdown_title, rst_title):
         assert isinstance(find(text), str)
 
 
