@@ -16,6 +16,7 @@ from encoder.encoder import encode_texts
 from encoder.errors import CheckpointError
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model.folder import LARGEST_BYTES
+from index.search.calibrate import NO_MAP
 from tests.kit.command import Run
 from tests.kit.service_fixtures import TEXTS
 
@@ -222,10 +223,10 @@ def test_a_name_that_is_not_here_is_asked_of_the_hub(
 ) -> None:
     """What was downloaded before is found offline."""
     cache = tmp_path / "hub"
-    revision = cache / "models--owner--tiny" / "snapshots" / ("0" * 40)
-    shutil.copytree(folder, revision)
-    (cache / "models--owner--tiny" / "refs").mkdir()
-    (cache / "models--owner--tiny" / "refs" / "main").write_text("0" * 40)
+    model = cache / "models--owner--tiny"
+    shutil.copytree(folder, model / "snapshots" / ("0" * 40))
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     found: Checkpoint = find_encoder("owner/tiny#block=64")
@@ -239,15 +240,18 @@ def test_index_and_match(
 ) -> None:
     monkeypatch.delenv("LONGMATCH_ENCODER")
     corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
+    texts = TEXTS | {f"{n}": f"Number {n} is followed by {n + 1}." for n in range(96)}
+    lines = [json.dumps({"id": name, "text": text}) for name, text in texts.items()]
     corpus.write_text("\n".join(lines))
     name = f"{sentence_model('decoder')}#block=64&prompt=document"
     answer = longmatch("index", corpus, "--encoder", name)
-    assert (answer.status, "4 encoded" in answer.err) == (0, True)
+    assert (answer.status, "100 encoded" in answer.err) == (0, True)
     query = tmp_path / "query.txt"
     query.write_text(TEXTS["bees"])
-    for mode in ("semantic", "hybrid"):
+    for mode, why in (("semantic", NO_MAP), ("hybrid", None), ("lexical", None)):
         found = longmatch("match", query, "--mode", mode, "--json")  # the directory remembers it
-        assert json.loads(found.out)["matches"][0]["id"] == "bees"
+        answer = json.loads(found.out)
+        assert (answer["matches"][0]["id"], answer["no_probability"]) == ("bees", why)
+        assert (answer["matches"][0]["probability"] or 0) > 0.5 or why
     other = longmatch("index", corpus, "--encoder", name.replace("document", "query"))
     assert (other.status, "longmatch reencode" in other.err) == (2, True)
