@@ -69,6 +69,7 @@ def test_a_graph_computes_what_torch_does(folder: Path) -> None:
 
     expected = encode_texts(open_encoder(find_encoder(str(folder))), READ)
     add_graph(folder)
+    edit(folder / "config.json", auto_map={"AutoModel": "x.Y"})  # code that a graph does without
     assert not (folder / "model.safetensors").exists()
     by_graph = open_encoder(find_encoder(str(folder)))
     assert (by_graph.provider, by_graph.precision) == ("CPUExecutionProvider", "fp32")
@@ -165,10 +166,6 @@ def classify(folder: Path) -> None:
     edit(folder / "config.json", architectures=["BertForSequenceClassification"])
 
 
-def pickle(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
 def grow(folder: Path) -> None:
     with (folder / "model.safetensors").open("r+b") as file:
         file.truncate(LARGEST_BYTES + 1)
@@ -183,11 +180,11 @@ def bring_modules(folder: Path) -> None:
     ("change", "options", "message"),
     [
         (lambda at: (at / "tokenizer.json").unlink(), "", "tokenizer.json is missing"),
-        (pickle, "", "only as pickle"),
+        (lambda at: (at / "model.safetensors").rename(at / "x.bin"), "", "only as pickle"),
         (lambda at: (at / "model.safetensors").unlink(), "", "weights are missing"),
         (grow, "", "16.0 GiB, over the limit of 16"),
         (classify, "", "a reranker"),
-        (bring_modules, "", "code of a model is never run"),
+        (bring_modules, "", "code that a model brings is never run"),
         (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "", "auto_map"),
         (lambda at: (at / "modules.json").write_text("["), "", "modules.json is not JSON"),
         (lambda at: edit(at / "1_Pooling/config.json", pooling_mode="max"), "", "pooling .'max'"),
