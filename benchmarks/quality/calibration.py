@@ -84,11 +84,11 @@ def measure(
     corpora: list[ScoredPairs], fitted: KindCalibration | None = None
 ) -> dict[str, dict[str, Any]]:
     """Measure the errors on each corpus, by this map or one fitted without it, and pooled."""
-    if fitted is None:
-        stated = state_left_out(corpora)
-    else:
-        maps = [fitted.map.of_corpus(corpus.random_pairs.tail) for corpus in corpora]
-        stated = [match_probabilities(m, c.standard) for m, c in zip(maps, corpora, strict=True)]
+    stated = [
+        match_probabilities(fitted.map.of_corpus(each.random_pairs.tail), each.standard)
+        for each in corpora
+        if fitted is not None
+    ] or state_left_out(corpora)
     counts = [len(each.labels) for each in corpora]
     labels, together = np.concatenate([each.labels for each in corpora]), np.concatenate(stated)
     weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)

@@ -260,8 +260,7 @@ def translated(source: Path, code: str, *, twins: bool = False) -> Corpus:
         for language in (code, "en") if twins else (code,):
             pages = read_pages(files[language][name] for name in chosen)
             for name, page in zip(chosen, pages, strict=True):
-                text = _masked(page.text, name.split("(")[0])
-                corpus.documents[f"{language}/{name}"] = ("", text)
+                corpus.documents[f"{language}/{name}"] = "", _masked(page.text, name.split("(")[0])
     if twins:
         corpus.relate(([f"{code}/{n}", f"en/{n}"] for n in chosen), lambda n: n.split("/")[0])
     else:

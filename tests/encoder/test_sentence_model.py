@@ -246,8 +246,7 @@ def test_index_and_match(
     query = tmp_path / "query.txt"
     query.write_text(TEXTS["bees"])
     for mode, why in (("semantic", NO_MAP), ("hybrid", None), ("lexical", None)):
-        found = longmatch("match", query, "--mode", mode, "--json")  # the directory remembers it
-        answer = json.loads(found.out)
+        answer = json.loads(longmatch("match", query, "--mode", mode, "--json").out)
         assert (answer["matches"][0]["id"], answer["no_probability"]) == ("bees", why)
         assert (answer["matches"][0]["probability"] or 0) > 0.5 or why
     other = longmatch("index", corpus, "--encoder", name.replace("document", "query"))
