@@ -20,12 +20,22 @@ import numpy as np
 
 from encoder.arrays import Float64
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import CALIBRATION, Checkpoint, read_verified, write_manifest
+from encoder.checkpoint import (
+    CALIBRATION,
+    DEFAULT_CHECKPOINT,
+    SENTENCE_MODEL,
+    Checkpoint,
+    read_verified,
+    write_manifest,
+)
 from encoder.errors import CheckpointError
 
 FORMAT = 2
 SEMANTIC = "semantic"
 HYBRID = "hybrid"
+# Whose maps serve another encoder: that of words has no encoder in it, and words are most of the
+# hybrid score. That of vectors does not: docs/results/calibration.md.
+_OF_ANY_ENCODER = ("lexical", HYBRID)
 VERSION_DIGITS = 12
 _STRETCH = 10.0  # of standard scores: by the log loss on corpora that were left out
 LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread
@@ -175,9 +185,16 @@ def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
 def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
     """Read the calibration of a checkpoint; None where it has none.
 
+    A sentence model or server, which was not fitted to judgements, has the maps of the default
+    checkpoint for the kinds of score that these hold for.
+
     Raises:
         CheckpointError: it is damaged, of another format, or was fitted for other weights.
     """
+    if checkpoint.architecture == SENTENCE_MODEL:
+        path = DEFAULT_CHECKPOINT / CALIBRATION
+        kinds = parse_calibration(path.read_bytes(), path).kinds
+        return Calibration(checkpoint.fingerprint, {k: kinds[k] for k in _OF_ANY_ENCODER})
     if CALIBRATION not in checkpoint.files:
         return None
     path = checkpoint.directory / CALIBRATION

@@ -4,6 +4,8 @@ Every corpus of a folder is left out in turn: the map is fitted to the pairs of 
 `longmatch lab fit-calibration` does, and states the probabilities of its pairs. The threshold for
 1 % false positives comes from random pairs of each corpus and is tested on other pairs: newly
 sampled ones, and pairs of held-out documents.
+
+For another encoder, the maps of the default checkpoint, all of them, state the probabilities.
 """
 
 from collections.abc import Mapping
@@ -17,8 +19,9 @@ import typer
 from benchmarks.common import SEED, commit, markdown_table, publish
 from benchmarks.quality.retrieval import KEPT_BLOCKS
 from encoder.arrays import Float64, Int64
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.calibration import KindCalibration, match_probabilities, read_calibration
+from encoder.checkpoint import DEFAULT_CHECKPOINT, SENTENCE_MODEL, load_checkpoint
+from encoder.opening import find_encoder, open_encoder
 from evaluation.fitting.calibration import (
     ScoredPairs,
     equal_mass_bins,
@@ -46,11 +49,14 @@ REPLICATES = 200
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
     blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
-    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
+    name: Annotated[str, typer.Option("--encoder", help="As of longmatch index.")] = "best",
 ) -> None:
     """Measure calibration error on left-out corpora, and false positives at 1 %."""
     source = commit()
-    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    encoder = open_encoder(find_encoder(name))
+    shipped = None
+    if encoder.checkpoint.architecture == SENTENCE_MODEL:
+        shipped = read_calibration(load_checkpoint(DEFAULT_CHECKPOINT))
     scored: list[Mapping[Mode, ScoredPairs]] = []
     tried = {}
     for folder in sorted(path.parent for path in data.glob("*/qrels.tsv")):
@@ -63,7 +69,9 @@ def main(
         tried[folder.name] = try_thresholds(channels, rule, random_pairs)
     results = {
         mode: {
-            "calibration_error": measure([pairs[mode] for pairs in scored]),
+            "calibration_error": measure(
+                [pairs[mode] for pairs in scored], None if shipped is None else shipped.kinds[mode]
+            ),
             "false_positives": {name: found[mode] for name, found in tried.items()},
         }
         for mode in scored[0]
@@ -72,9 +80,15 @@ def main(
     publish("calibration", source, settings, results, table)
 
 
-def measure(corpora: list[ScoredPairs]) -> dict[str, dict[str, Any]]:
-    """Measure the errors on each corpus by a map fitted without it, and pooled, counting alike."""
-    stated = state_left_out(corpora)
+def measure(
+    corpora: list[ScoredPairs], fitted: KindCalibration | None = None
+) -> dict[str, dict[str, Any]]:
+    """Measure the errors on each corpus, by this map or one fitted without it, and pooled."""
+    stated = [
+        match_probabilities(fitted.map.of_corpus(each.random_pairs.tail), each.standard)
+        for each in corpora
+        if fitted is not None
+    ] or state_left_out(corpora)
     counts = [len(each.labels) for each in corpora]
     labels, together = np.concatenate([each.labels for each in corpora]), np.concatenate(stated)
     weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)

@@ -4,6 +4,9 @@
 
 Judgements of `manuals` are links of authors (SEE ALSO). Those of the others are not:
 
+- `translated-CODE`: manual pages translated into de, fr or ja, or the English ones (en), with the
+  links of the English pages; and `twins-CODE`: pages in two languages, where the twin is relevant.
+  The name of a page is masked in its text.
 - the same matter in other words: `info` (a manual page and the chapter of the Info manual on the
   same program), `guides` (a page of Python Module of the Week and one of the library reference on
   the same module), `translations` (cantos, runos and books of epics by two or three translators).
@@ -11,10 +14,10 @@ Judgements of `manuals` are links of authors (SEE ALSO). Those of the others are
 - classes: `sections` (manual pages of packages in one section of Debian) and `genres` (the Brown
   corpus).
 
-SOURCE is, for `manuals` and `info`, a folder of .deb files; for `sections`, one with a folder of
-them for each section; for `guides`, one with `library` (HTML) and `pymotw-3`; for `translations`,
-one with `crossdante` and `mythic-library`; for `genres`, `brown.zip` of nltk_data; for `part`, a
-corpus with judgements of which `LIMIT` documents are kept.
+SOURCE is, for `manuals`, `info`, `translated-` and `twins-`, a folder of .deb files; for
+`sections`, one with a folder of them for each section; for `guides`, one with `library` (HTML)
+and `pymotw-3`; for `translations`, one with `crossdante` and `mythic-library`; for `genres`,
+`brown.zip` of nltk_data; for `part`, a corpus with judgements of which `LIMIT` documents are kept.
 """
 
 import gzip
@@ -25,9 +28,10 @@ import subprocess
 import tempfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,9 +52,11 @@ from training.data.corpus_folder import (
 LIMIT = 1_200  # documents of `part`
 LINKED = 450  # documents of `manuals`
 CLASS_DOCUMENTS = 30  # of a section or genre
+TRANSLATED = 150  # of `translated` in each language
 UNRELATED = 150  # documents of `info` and `guides` that nothing is relevant to
 MIN_WORDS, MAX_WORDS = 150, 6_000  # longer documents take most of the time and say no more
 _SEED = 1
+_LANGUAGES = {"en": ".", "de": "de", "fr": "fr", "ja": "ja"}  # and where their pages lie
 
 Judgements = dict[str, dict[str, int]]
 
@@ -113,7 +119,9 @@ def write(corpus: Corpus, output: Path) -> str:
 
 _OMITTED = re.compile(
     r"^(SEE ALSO|AUTHORS?|COPYRIGHT|COPYING|LICENSE|REPORTING BUGS|BUGS|COLOPHON|AVAILABILITY"
-    r"|NAME)$"
+    r"|NAME|SIEHE AUCH|AUTOR(EN)?|ÜBERSETZUNG|BEZEICHNUNG|KOLOPHON|VERFÜGBARKEIT|FEHLER BERICHTEN"
+    r"|VOIR AUSSI|AUTEURS?|TRADUCTION|NOM|COLOPHON|DISPONIBILITÉ|RAPPORTER DES BOGUES"
+    r"|関連項目|著者|作者|名前|名称|この文書について|バグの報告|著作権)$"
 )
 _LARGEST_PAGE = 20_000  # bytes, packed
 _PAGE = re.compile(r"\b([A-Za-z0-9_.+:-]+)\s?\((\d[a-z]*)\)")
@@ -151,12 +159,16 @@ def _read_page(path: Path) -> ManualPage | None:
             heading = line.strip()
         else:
             parts[heading].append(line)
-    name, section = path.name.removesuffix(".gz").rsplit(".", 1)
-    own = f"{name}({section})"
+    own = _page_id(path)
     seen = " ".join(parts.get("SEE ALSO", [])).replace("‐\n", "").replace("\xad", "")
     links = frozenset(f"{n}({s})" for n, s in _PAGE.findall(seen)) - {own}
     kept = (x for name, lines in parts.items() if not _OMITTED.match(name) for x in (name, *lines))
     return ManualPage(own, _join("\n".join(kept)), links)
+
+
+def _page_id(path: Path) -> str:
+    name, section = path.name.removesuffix(".gz").rsplit(".", 1)
+    return f"{name}({section})"
 
 
 def _join(text: str) -> str:
@@ -165,9 +177,9 @@ def _join(text: str) -> str:
     return re.sub(r"[ \t]+", " ", re.sub(r"\n(?=\S)|\n\s+(?=\S)", "\n", text)).strip()
 
 
-def _manuals(folder: Path) -> list[Path]:
-    """Return the manual pages in English below a folder, of programs and of the system."""
-    files = folder.glob("usr/share/man/man*/*.gz")
+def _manuals(folder: Path, language: str = ".") -> list[Path]:
+    """Return the manual pages below a folder, of programs and of the system; in English or CODE."""
+    files = folder.glob(f"usr/share/man/{language}/man*/*.gz")
     return sorted(
         path
         for path in files
@@ -220,6 +232,40 @@ def sections(source: Path) -> Corpus:
             corpus.add(name, page.text)
         groups.append(names)
     corpus.relate(groups, str)
+    return corpus
+
+
+def translated(source: Path, code: str, *, twins: bool = False) -> Corpus:
+    """The same manual pages in any language of `_LANGUAGES`; twins: in it and in English."""
+    corpus, chosen, english = Corpus(), dict[str, None](), dict[str, ManualPage]()
+    with tempfile.TemporaryDirectory() as unpacked:
+        folder = Path(unpacked)
+        _unpack(sorted(source.glob("*.deb")), folder)
+        files = {
+            language: {_page_id(path): path for path in _manuals(folder, below)}
+            for language, below in _LANGUAGES.items()
+        }
+        common = sorted(set.intersection(*map(set, files.values())))
+
+        def choose(name: str) -> frozenset[str]:
+            pages = read_pages([files["en"][name]])
+            if pages and MIN_WORDS <= len(pages[0].text.split()) <= 3 * MIN_WORDS:
+                chosen[name], english[name] = None, pages[0]
+            return english[name].links.intersection(common) if name in chosen else frozenset()
+
+        for name in random.Random(_SEED).sample(common, len(common)):
+            if len(chosen) < TRANSLATED:
+                for linked in sorted(choose(name))[:2]:
+                    choose(linked)
+        for language in (code, "en") if twins else (code,):
+            pages = read_pages(files[language][name] for name in chosen)
+            for name, page in zip(chosen, pages, strict=True):
+                corpus.documents[f"{language}/{name}"] = "", _masked(page.text, name.split("(")[0])
+    if twins:
+        corpus.relate(([f"{code}/{n}", f"en/{n}"] for n in chosen), lambda n: n.split("/")[0])
+    else:
+        pairs = ([f"{code}/{n}", f"{code}/{o}"] for n in chosen for o in english[n].links)
+        corpus.relate(pairs, str)
     return corpus
 
 
@@ -402,8 +448,14 @@ def part(source: Path) -> Corpus:
     return corpus
 
 
-KINDS: Mapping[str, Callable[[Path], Corpus]] = {
+KINDS: dict[str, Callable[[Path], Corpus]] = {
     kind.__name__: kind for kind in (manuals, sections, info, guides, translations, genres, part)
+}
+KINDS |= {f"translated-{code}": partial(translated, code=code) for code in _LANGUAGES}
+KINDS |= {
+    f"twins-{code}": partial(translated, code=code, twins=True)
+    for code in _LANGUAGES
+    if code != "en"
 }
 
 

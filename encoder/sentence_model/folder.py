@@ -46,6 +46,10 @@ POOLINGS = ("mean", "cls", "lasttoken")
 SHORTEST_BLOCK, DEFAULT_BLOCK = 64, 256  # tokens
 LARGEST_BYTES = 16 * 2**30  # of the weights
 _READ_TOKENS = 65_536  # of a document, as many as the checkpoints that ship
+_CODE = (
+    "code that a model brings is never run here: take a folder of it with onnx/model.onnx, or "
+    "start a server of embeddings that may run it, with --encoder http://HOST:PORT"
+)
 # The graphs of each precision by their file names, as optimum and sentence-transformers write them.
 _GRAPHS = {
     "fp32": ("model.onnx",),
@@ -104,13 +108,14 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
     if static:
         directory /= folder
     config = {} if static else read_object(directory / CONFIG)
-    for key in ("auto_map", "is_encoder_decoder"):
-        if config.get(key):
-            raise CheckpointError(
-                f"{directory / CONFIG}: {key}: a model that brings code, which is never run, or "
-                "that has a decoder beside the encoder, is not supported"
-            )
+    if config.get("is_encoder_decoder"):
+        raise CheckpointError(
+            f"{directory / CONFIG}: is_encoder_decoder: a model that has a decoder beside the "
+            "encoder is not supported"
+        )
     graphs, weights = _find_weights(directory, static=static)
+    if config.get("auto_map") and not graphs:
+        raise CheckpointError(f"{directory / CONFIG}: auto_map: {_CODE}")
     unless_graphs: tuple[str, ...] = ("fp16", "fp32")
     if static:
         unless_graphs = ("fp32",)
@@ -185,8 +190,8 @@ def _read_modules(directory: Path, about: Mapping[str, Any]) -> tuple[str, bool]
         kind.startswith("sentence_transformers.") for kind in kinds
     ):
         raise CheckpointError(
-            f"{path}: {', '.join(kinds)}: only Transformer and Pooling, or StaticEmbedding, and "
-            "perhaps Normalize of sentence-transformers, and code of a model is never run"
+            f"{path}: {', '.join(kinds)}: not Transformer and Pooling, or StaticEmbedding, and "
+            f"perhaps Normalize, of sentence-transformers; {_CODE}"
         )
     folder = str(Path(folders[0 if static else 1]))  # model2vec writes "."
     if (folders[0] and not static) or Path(folder).name not in (folder, "") or folder == "..":

@@ -42,7 +42,7 @@ TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
 UNMEASURED = "not measured yet: run longmatch calibrate"
 DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
 OTHER_RULE = "measured with another rule: run longmatch calibrate"
-NO_MAP = "the checkpoint has no calibration of such scores"
+NO_MAP = "the encoder has no calibration of such scores"
 # By chance so many documents score as high as one that does not match: as many as an answer has by
 # default. The least sum of both kinds of error on nine corpora, docs/results/calibration.md.
 CHANCE_DOCUMENTS = 10

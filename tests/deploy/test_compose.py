@@ -50,12 +50,12 @@ def test_only_longmatch_reaches_redis(compose: dict[str, Any]) -> None:
         assert services[name]["networks"] == ["monitoring"], name
 
 
-def test_the_gpu_file_changes_the_device_and_nothing_else(
+def test_the_gpu_file_changes_the_device_and_what_it_takes(
     root: Path, compose: dict[str, Any], instructions: list[tuple[str, str]]
 ) -> None:
     [(name, service)] = yaml.safe_load((root / "deploy/gpu.yml").read_text())["services"].items()
     assert name in compose["services"]
-    assert set(service) == {"build", "deploy"}
+    assert set(service) == {"build", "deploy", "mem_limit"}
     [(argument, value)] = service["build"]["args"].items()
     assert argument in {given.partition("=")[0] for kind, given in instructions if kind == "ARG"}
     assert (root / f"deploy/requirements/{value}.txt").is_file()

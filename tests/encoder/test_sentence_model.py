@@ -16,6 +16,7 @@ from encoder.encoder import encode_texts
 from encoder.errors import CheckpointError
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model.folder import LARGEST_BYTES
+from index.search.calibrate import NO_MAP
 from tests.kit.command import Run
 from tests.kit.service_fixtures import TEXTS
 
@@ -64,7 +65,9 @@ def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, na
 
 
 def test_a_graph_computes_what_torch_does(sentence_model: GetModel, tmp_path: Path) -> None:
-    by_graph = open_encoder(find_encoder(str(sentence_model("onnx"))))
+    graph = Path(shutil.copytree(sentence_model("onnx"), tmp_path / "graph"))
+    edit(graph / "config.json", auto_map={"AutoModel": "x.Y"})  # code that a graph does without
+    by_graph = open_encoder(find_encoder(str(graph)))
     folder = Path(shutil.copytree(sentence_model("onnx"), tmp_path / "model"))
     (folder / "onnx" / "torch.safetensors").rename(folder / "model.safetensors")
     shutil.rmtree(folder / "onnx")
@@ -163,10 +166,6 @@ def classify(folder: Path) -> None:
     edit(folder / "config.json", architectures=["BertForSequenceClassification"])
 
 
-def pickle(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-
-
 def grow(folder: Path) -> None:
     with (folder / "model.safetensors").open("r+b") as file:
         file.truncate(LARGEST_BYTES + 1)
@@ -181,11 +180,11 @@ def bring_modules(folder: Path) -> None:
     ("change", "options", "message"),
     [
         (lambda at: (at / "tokenizer.json").unlink(), "", "tokenizer.json is missing"),
-        (pickle, "", "only as pickle"),
+        (lambda at: (at / "model.safetensors").rename(at / "x.bin"), "", "only as pickle"),
         (lambda at: (at / "model.safetensors").unlink(), "", "weights are missing"),
         (grow, "", "16.0 GiB, over the limit of 16"),
         (classify, "", "a reranker"),
-        (bring_modules, "", "code of a model is never run"),
+        (bring_modules, "", "code that a model brings is never run"),
         (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "", "auto_map"),
         (lambda at: (at / "modules.json").write_text("["), "", "modules.json is not JSON"),
         (lambda at: edit(at / "1_Pooling/config.json", pooling_mode="max"), "", "pooling .'max'"),
@@ -221,10 +220,10 @@ def test_a_name_that_is_not_here_is_asked_of_the_hub(
 ) -> None:
     """What was downloaded before is found offline."""
     cache = tmp_path / "hub"
-    revision = cache / "models--owner--tiny" / "snapshots" / ("0" * 40)
-    shutil.copytree(folder, revision)
-    (cache / "models--owner--tiny" / "refs").mkdir()
-    (cache / "models--owner--tiny" / "refs" / "main").write_text("0" * 40)
+    model = cache / "models--owner--tiny"
+    shutil.copytree(folder, model / "snapshots" / ("0" * 40))
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     found: Checkpoint = find_encoder("owner/tiny#block=64")
@@ -238,15 +237,17 @@ def test_index_and_match(
 ) -> None:
     monkeypatch.delenv("LONGMATCH_ENCODER")
     corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
+    texts = TEXTS | {f"{n}": f"Number {n} is followed by {n + 1}." for n in range(96)}
+    lines = [json.dumps({"id": name, "text": text}) for name, text in texts.items()]
     corpus.write_text("\n".join(lines))
     name = f"{sentence_model('decoder')}#block=64&prompt=document"
     answer = longmatch("index", corpus, "--encoder", name)
-    assert (answer.status, "4 encoded" in answer.err) == (0, True)
+    assert (answer.status, "100 encoded" in answer.err) == (0, True)
     query = tmp_path / "query.txt"
     query.write_text(TEXTS["bees"])
-    for mode in ("semantic", "hybrid"):
-        found = longmatch("match", query, "--mode", mode, "--json")  # the directory remembers it
-        assert json.loads(found.out)["matches"][0]["id"] == "bees"
+    for mode, why in (("semantic", NO_MAP), ("hybrid", None), ("lexical", None)):
+        answer = json.loads(longmatch("match", query, "--mode", mode, "--json").out)
+        assert (answer["matches"][0]["id"], answer["no_probability"]) == ("bees", why)
+        assert (answer["matches"][0]["probability"] or 0) > 0.5 or why
     other = longmatch("index", corpus, "--encoder", name.replace("document", "query"))
     assert (other.status, "longmatch reencode" in other.err) == (2, True)
