@@ -8,7 +8,6 @@ import typer
 
 from benchmarks import gpu
 from benchmarks.common import RESULTS
-from benchmarks.models import memory
 from benchmarks.models import table as models
 from benchmarks.quality import calibration, engines, retrieval, unseen
 from benchmarks.server import load, overload, search
@@ -28,7 +27,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     **{f"{search_peers.BENCHMARK}-{name}": search_peers.table for name in search_peers.CORPORA},
     "index": index.table,
     "scale": scale.table,
-    memory.BENCHMARK: memory.table,
     models.BENCHMARK: lambda record: models.format_result(record["results"]),
 }
 
