@@ -139,9 +139,9 @@ class Follower:
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
                 (self._source,) = store.execute(_IDENTITY).fetchone()
+            self._connections()
             self._behind, self._position = False, 0
             if self._shared is None:
-                self._connections()
                 self._apply(changes)
             else:
                 state = (self._source, self._rule, changes.sequence)

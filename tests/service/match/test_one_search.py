@@ -55,7 +55,7 @@ def holding(make_client: Callable[..., Any]) -> Any:
 @pytest.fixture
 def by_http(holding: Any) -> Match:
     def match(**options: Any) -> list[dict[str, Any]]:
-        response = holding.post("/match", json={"text": QUERY, **options})
+        response = holding.post("/match", json={"text": QUERY, "title": "Query"} | options)
         assert response.status_code == 200, response.text
         return [
             {name: value for name, value in hit.items() if name not in HTTP_ONLY}
@@ -151,7 +151,9 @@ def test_a_pair_has_one_score_on_all_surfaces(
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
     client = make_client(encoder=checkpoint, data=data, precision="int8", max_queue_tokens=100_000)
     documents = [document(number) for number in range(0, NUMBER, 3)]
-    left, right, others = documents[1], documents[3], [documents[0], documents[2], *documents[4:]]
+    # The titles are those that commands take from the names of files.
+    left, right = documents[1] | {"title": "Left"}, documents[3] | {"title": "Right"}
+    others = [documents[0], documents[2], *documents[4:]]
     put = ({"documents": [left, *others]}, {"documents": [right]})
     assert client.post("/index", json=put[0]).status_code == 200
     standing = make(client, id=left["id"], min_score=-1)
@@ -172,7 +174,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
         return json.loads(answer.out)
 
     ids = [{"id": side["id"]} for side in (left, right)]
-    texts = [{"text": side["text"]} for side in (left, right)]
+    texts = [{"text": side["text"], "title": side["title"]} for side in (left, right)]
     names = [f"id:{side['id']}" for side in (left, right)]
     sides = [(a, b) for a in (ids[0], texts[0]) for b in (ids[1], texts[1])]
     compared = [client.post("/compare", json={"left": a, "right": b}).json() for a, b in sides]

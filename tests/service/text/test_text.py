@@ -51,7 +51,7 @@ def test_a_file_of_each_kind_becomes_title_and_text(library: Any) -> None:
             pdf([BEES], encrypted=True),
             NO_PDF,
         ),
-        ("application/pdf", pdf([""]), "the file has no text: pages that are pictures"),
+        ("application/pdf", pdf([""]), "the file has no text, or pictures of it"),
         (DOCX, b"PK", "the file is encrypted or not a readable DOCX"),
         ("text/plain", b"a" * 2001, "the file has 2001 characters, more than 2000"),
         ("text/plain", b"", "the file has no text"),
