@@ -9,10 +9,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from benchmarks.models import __main__ as command
-from benchmarks.models.plan import PLANS, read_plan, to_toml, training_table
-from benchmarks.models.runs import choose_rate
+from benchmarks.models.plan import PLANS, read_plan, to_toml
 from tests.kit.corpora import write_pairs, write_two_topics
-from training.errors import TrainingError
 
 
 def run(*arguments: object) -> Result:
@@ -27,27 +25,6 @@ LARGEST = {
     "sentence_layers": 1, "lstm_size": 8, "memory_length": 8, "hidden_size": 32,
     "intermediate_size": 64, "attention_heads": 2,
 }  # fmt: skip
-
-
-def test_the_recipe_of_a_run() -> None:
-    plan = read_plan(PLANS / "encoders.toml")
-    (model,) = plan.choose(["match-bert"])
-    table = training_table(plan, model, rate=1e-3, seed=1, steps=71)
-    assert table["optimiser"] == {
-        "decay": "linear", "document_rate": 1e-3, "sentence_rate": 1e-4, "warm_up": 7,
-    }  # fmt: skip
-    assert (table["steps"], table["seed"], table["validation_interval"]) == (71, 1, 36)
-    assert table["patience"] > plan.validations  # no run ends before its budget
-
-
-def test_the_best_rate_that_does_not_diverge() -> None:
-    (model,) = read_plan(PLANS / "encoders.toml").choose(["han"])
-    diverged = {"rate": 3e-3, "diverged": "step 3: the gradient"}
-    low, high = {"rate": 3e-4, "best": 0.5}, {"rate": 1e-3, "best": 0.5}
-    assert choose_rate([low, high, diverged], model) == 3e-4
-    assert choose_rate([low, high | {"best": 0.6}, diverged], model) == 1e-3
-    with pytest.raises(TrainingError, match=r"han: all rates of \[0.0003, 0.001, 0.003\] diverge"):
-        choose_rate([diverged], model)
 
 
 @pytest.fixture(scope="module")
