@@ -180,8 +180,8 @@ def test_only_files_that_have_changed_are_read(
         read.clear()
         progress = RecordingProgress()
         report = job.run(progress)
-        told = [skip.where for skip in progress.skips]
-        return " ".join(read), report.encoded + report.unchanged, told
+        skipped = [skip.where for skip in progress.skips]
+        return " ".join(read), report.encoded + report.unchanged, skipped
 
     read: list[str] = []
     monkeypatch.setattr("index.corpus.reader.FileReader", Recording)
@@ -191,11 +191,11 @@ def test_only_files_that_have_changed_are_read(
         write(folder / f"{name}.txt", text(n))
     write(folder / "d.txt", f"Caf\xe9. {text(7)}".encode("cp1252"))  # what is said of it is kept
     write(folder / "x.txt", b"\x00" * 99)
-    told = ["d.txt", "x.txt"]
-    assert run() == ("a b c d x", 4, told)
-    assert run() == ("x", 4, told)  # a file that cannot be read has no document
+    skipped = ["d.txt", "x.txt"]
+    assert run() == ("a b c d x", 4, skipped)
+    assert run() == ("x", 4, skipped)  # a file that cannot be read has no document
     os.utime(folder / "a.txt", ns=(0, 0))
-    assert run() == ("x", 4, told)
+    assert run() == ("x", 4, skipped)
     old = (folder / "b.txt").stat()
     write(folder / "b.txt", text(8)[: old.st_size].ljust(old.st_size))
     os.utime(folder / "b.txt", ns=(old.st_atime_ns, old.st_mtime_ns))  # of the same size
@@ -205,13 +205,13 @@ def test_only_files_that_have_changed_are_read(
         vectors = data.store.vectors([entry.vector_id])[1]
         titled = replace(entry.document, title="Other")
         data.store.put([EncodedDocument(titled, vectors[0], entry.receipt)])
-    assert run() == ("a b c x", 4, told)
+    assert run() == ("a b c x", 4, skipped)
     assert job.stored("c.txt")["c.txt"].document.title != "Other"
     monkeypatch.setattr("index.corpus.folder_files._reading", lambda: "other readers")
-    assert run() == ("a b c d x", 4, told)
-    assert run() == ("x", 4, told)
+    assert run() == ("a b c d x", 4, skipped)
+    assert run() == ("x", 4, skipped)
     (job.data / FOLDERS_FILE).unlink()
-    assert run() == ("a b c d x", 4, told)
+    assert run() == ("a b c d x", 4, skipped)
 
 
 def test_nothing_new_publishes_nothing(job: Job) -> None:
