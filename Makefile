@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all tests fast packages check check-deploy reference docs bench \
+.PHONY: demo test test-all tests $(PARTS) fast packages check check-deploy reference docs bench \
 	checkpoint fast-checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
@@ -14,24 +14,30 @@ demo: $(VENV)/serving
 
 # Install what the tests need, and pass the linters and the tests: every behaviour once.
 test: packages
-	$(MAKE) --no-print-directory -j 2 check tests
+	$(MAKE) --no-print-directory -j 5 check tests
 
 # The same with all sweeps: every fault, every cut, every kill. The seed of a run is printed.
 test-all: packages
-	$(MAKE) --no-print-directory -j 2 check tests SWEEP=--sweep
+	$(MAKE) --no-print-directory -j 5 check tests TIER=--sweep
 
 # Unit tests alone, without torch, Ray, a browser, a database or a server: what to run after an edit.
 fast: $(VENV)/testing
-	$(PYTEST) --fast --quiet $(PARALLEL)
+	$(MAKE) --no-print-directory -j 4 $(PARTS) TIER="--fast --quiet"
 
-# Tests that measure time come after the others, one after another. A process that takes ten minutes
-# for one test shows where it waits, and ends; in a sweep a test may.
-PYTEST := $(BIN)/python -m pytest
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
-LIMIT = $(if $(SWEEP),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
-tests:
-	$(PYTEST) $(SWEEP) -m "not serial" $(PARALLEL) $(LIMIT)
-	$(PYTEST) $(SWEEP) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
+# Four parts of about equal length, each a process that collects tests of its folders alone. Tests
+# that measure time come after them, one after another. A process that takes ten minutes for one
+# test shows where it waits, and ends; in a sweep a test may.
+index := tests/index tests/encoder tests/evaluation
+training := tests/training tests/contract tests/reliability
+commands := tests/service/cli tests/clients tests/e2e
+service := tests $(addprefix --ignore=,$(index) $(training) $(commands))
+PARTS := tests-index tests-training tests-commands tests-service
+PYTEST := $(BIN)/python -m pytest $(TIER)
+LIMIT = $(if $(findstring sweep,$(TIER)),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
+$(PARTS): tests-%:
+	$(PYTEST) -m "not serial" $(LIMIT) $($*)
+tests: $(PARTS)
+	$(PYTEST) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
 
 packages: $(VENV)/testing
 	tests/kit/system_packages.sh redis-server chromium-headless-shell promtool \

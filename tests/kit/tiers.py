@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,9 +33,6 @@ _NO_UNIT_FIXTURES = {
     *("chromium", "longmatch_process", "redis_server", "serve", "small_disk"),
     *("start_longmatch", "copy_checkpoint"),
 }
-
-# Several workers end at about the same time where the last files take seconds, not a minute each.
-LONGEST_FIRST = ("e2e", "browser", "reliability", "index/distributed", "service/cli", "training")
 
 T = TypeVar("T")
 
@@ -76,14 +73,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed, unless this is a worker: those get that of the process that started them."""
+    """Choose the seed."""
     sweep = config.getoption("--sweep")
-    given = getattr(config, "workerinput", {}).get("seed", config.option.seed)
-    if given is None:
-        given = random.SystemRandom().randrange(2**32) if sweep else FIXED_SEED
-    config.option.seed = given
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(2**32) if sweep else FIXED_SEED
     if sweep and config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = given
+        config.option.hypothesis_seed = config.option.seed
     # No example has a deadline: a busy machine may stop a process for a second.
     common = settings(deadline=None, print_blob=True, suppress_health_check=_CHECKS)
     settings.register_profile("fast", common, derandomize=True, max_examples=FAST_EXAMPLES)
@@ -91,21 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("sweep" if sweep else "fast")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Hand the seed to a worker of pytest-xdist."""
-    node.workerinput["seed"] = node.config.option.seed
-
-
 def pytest_report_header(config: pytest.Config) -> str:
     """Show what repeats this run."""
     return f"seed: {config.option.seed}{' (--sweep)' if config.option.sweep else ''}"
-
-
-def rank(test: str) -> int:
-    """Return the place of the folder of a test among those that are run before all others."""
-    places = (n for n, folder in enumerate(LONGEST_FIRST) if test.startswith(f"tests/{folder}/"))
-    return next(places, len(LONGEST_FIRST))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -118,8 +101,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest first, and leave out those of other tiers."""
-    items.sort(key=lambda item: rank(item.nodeid))
+    """Leave out the tests of other tiers."""
     kept = [item for item in items if _is_of_tier(item, config)]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=sorted(set(items) - set(kept), key=items.index))
