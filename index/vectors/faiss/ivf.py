@@ -85,14 +85,6 @@ def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     return different
 
 
-def as_held(index: faiss.IndexIVF, vectors: Float32) -> Float32:
-    """Return vectors Float32[N, dimension] as the lists of an index hold them."""
-    if not len(vectors) or isinstance(index, faiss.IndexIVFFlat):
-        return vectors
-    held: Float32 = index.sq.decode(index.sq.compute_codes(vectors))
-    return held
-
-
 def reconstruct(index: faiss.IndexIVF, ids: Int64) -> Float32:
     """Return the vectors Float32[N, dimension] of ids Int64[N], which are in lists."""
     if not len(ids):

@@ -150,7 +150,7 @@ def test_disk_space_of_deleted_documents_is_given_back(
     assert after.free_share <= 0.1
     assert after.pages < before.pages / 4
     assert value(metrics, "store_free_bytes") == after.free_bytes
-    assert data.index.list_sizes().sum() == len(data.index) == 5
+    assert data.index._live.index.list_sizes().sum() == len(data.index) == 5
 
 
 def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:
