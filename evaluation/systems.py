@@ -10,7 +10,6 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from index.lexical.scoring import rows_of_texts
 from index.optional_dependencies import require_extra
-from index.search.align import first_candidates
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
 from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.search.score import LinearFusion, NullStatistics, apply_rule
@@ -222,5 +221,6 @@ def align_first(
 
 def best_rows(scores: Float32, query: int, number: int) -> Int64:
     """Return the rows of the documents of the highest scores Float32[N], without the query."""
-    ranked = np.argsort(-scores, kind="stable").astype(np.int64)
-    return ranked[first_candidates(ranked, query, number)]
+    ranked: Int64 = np.argsort(-scores, kind="stable").astype(np.int64)
+    others: Int64 = ranked[ranked != query]
+    return others[:number]

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.engine.query import EncodedQuery
 from index.errors import DamagedDocumentError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
-from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, Mode, SearchOptions
 from index.search.score import semantic_scores
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection

@@ -7,7 +7,8 @@ import pytest
 
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
+from index.engine.query import EncodedQuery
+from index.search.records import Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range, matches
 from tests.index.search.plane import MODES, answer, entry, stored_query
