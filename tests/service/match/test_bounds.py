@@ -20,7 +20,7 @@ from index.search.calibrate import (
     ScoreCalibrator,
     open_scoring,
 )
-from index.search.corpus_calibration import CALIBRATION_FILE, RATES, write_corpus_calibration
+from index.search.corpus_calibration import CALIBRATION_FILE, RATES, CorpusCalibration
 from index.search.score import LinearFusion, read_fusion
 from service.app import create_app
 from service.startup import open_engine
@@ -100,7 +100,7 @@ def test_the_service_opens_both_calibrations(
     checkpoint = load_checkpoint(calibrated)
     data = tmp_path / "own"
     data.mkdir()
-    write_corpus_calibration(data, of_corpus(checkpoint.fingerprint))
+    CorpusCalibration(data, of_corpus(checkpoint.fingerprint))
     version = make_client(encoder=calibrated, data=data).get("/version").json()["calibration"]
     assert version["version"] == (
         f"{of_checkpoint(checkpoint.fingerprint).version}"
@@ -139,7 +139,7 @@ def test_without_a_measurement_the_general_statistics_serve(
     if isinstance(content, str):
         (data / CALIBRATION_FILE).write_text(content)
     elif content:
-        write_corpus_calibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
+        CorpusCalibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
     client = make_client(encoder=calibrated, data=data)
     served = client.app.state.engine.default
     assert served.calibrator.unmeasured == TOO_FEW
