@@ -13,7 +13,7 @@ from index.optional_dependencies import require_extra
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
 from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.search.score import LinearFusion, NullStatistics, apply_rule
-from index.vectors.bulk import products
+from index.vectors.faiss.exact import products
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a run: no measure reads further

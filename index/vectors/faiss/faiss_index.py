@@ -26,8 +26,8 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.bulk import compare_all
 from index.vectors.faiss import gpu, ivf
+from index.vectors.faiss.exact import compare_all
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.vector_index import (
     NO_VECTOR,
