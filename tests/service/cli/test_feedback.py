@@ -203,7 +203,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "CorpusFusion", killed)
+    monkeypatch.setattr(CorpusFusion, "write", killed)
     longmatch("tune", data)
     assert not (data / data_directory.CALIBRATION_FILE).exists()
     assert used(data, tiny_checkpoint) == BLIND
@@ -225,9 +225,9 @@ def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("{", "not a fusion rule"),
-        ('{"format": 9}', "format 9 is not 2"),
-        (None, "was fitted for vectors ffffffffffff"),
+        ("{", "fusion.json: is damaged"),
+        ('{"format": 9}', "format 9 is not 3"),
+        (None, "was made for vectors ffffffffffff"),
     ],
 )
 def test_a_wrong_file_is_found_and_deleted(
