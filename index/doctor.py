@@ -383,7 +383,7 @@ def repair(
     ) as directory:
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
-        directory.store.families.find(progress)
+        directory.store.families.finish(progress)
         publish(directory, progress)
 
 

@@ -304,7 +304,7 @@ class SegmentedIndex(Follower):
             some = vector_ids[start : start + _READ_FOR_TITLES]
             with self._following:
                 differing = self._with_other_titles(some, is_title)
-                self._write(differing, (), None)
+                self._write(differing, ())
             changes += len(differing)  # without the writes of this pass
             progress.advanced(len(some))
         with self.writing() as connection:
@@ -345,11 +345,16 @@ class SegmentedIndex(Follower):
         return [(n, count(str(text), titles, str(title), common)) for n, title, text in rows]
 
     def _write(
-        self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
+        self,
+        changed: Sequence[int],
+        removed: Sequence[int],
+        state: tuple[str, str, int] | None = None,
+        *,
+        anew: bool = False,
     ) -> Sequence[int]:
         if self._stopping.is_set():
             raise StoreError(f"{self.path}: the store is being closed")
-        pending = super()._write(changed, removed, state)
+        pending = super()._write(changed, removed, state, anew=anew)
         self._read_file()
         return pending
 

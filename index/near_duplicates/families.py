@@ -12,7 +12,7 @@ text_links      pairs of texts that were confirmed to be near-duplicates, in bot
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from index.near_duplicates.signatures import (
     signing_rule,
     unpack,
 )
-from index.progress import Progress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
 from index.sqlite.connections import (
     DatabaseFormat,
@@ -355,6 +354,7 @@ def _linked(connection: Connection, text_id: int) -> list[int]:
 class Families(Follower):
     """The families of an open store. Safe to use from many threads."""
 
+    TASK = "looking for near-duplicates"
     _add = staticmethod(_add_documents)
     _remove = staticmethod(_remove_documents)
 
@@ -445,14 +445,6 @@ class Families(Follower):
         with self.reading() as connection:
             families, documents = connection.execute(_TOTALS).fetchone()
         return int(families), int(documents)
-
-    def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Sign the texts that are not signed yet, and link their near-duplicates.
-
-        Documents may be put and deleted meanwhile. It ends early when `stop` returns true; a later
-        call continues, also after a kill.
-        """
-        self._finish("looking for near-duplicates", progress, stop)
 
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the vector ids of stored documents by id."""

@@ -227,33 +227,6 @@ DEFAULT_RULE = StandardRule(
 )
 
 
-def semantic_scores(
-    rule: LinearFusion, mode: Mode, vector: Float32, alignment: Float32 | None = None
-) -> Float32:
-    """Return the semantic score [N] of N documents.
-
-    Args:
-        rule: the weights.
-        mode: of the search.
-        vector: Float32[N], cosines of the document vectors.
-        alignment: Float32[N], NaN for documents that were not aligned; None if none was.
-    """
-    line = rule.expected_slope * vector + rule.expected_intercept
-    expected = np.clip(line, 0.0, 1.0)
-    known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
-    weight = rule.alignment_weight(mode)
-    return ((1.0 - weight) * vector + weight * known).astype(np.float32)
-
-
-def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
-    """Return the hybrid score [N] of N documents from their semantic and lexical scores.
-
-    The semantic scores are those of hybrid mode.
-    """
-    fused: Float32 = (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
-    return fused
-
-
 def apply_rule(
     rule: LinearFusion,
     mode: Mode,
@@ -270,10 +243,16 @@ def apply_rule(
         alignment: NaN for documents that were not aligned; None if none was.
         lexical: cosines of the words; None in semantic mode.
     """
-    semantic = semantic_scores(rule, mode, vector, alignment)
+    line = rule.expected_slope * vector + rule.expected_intercept
+    expected = np.clip(line, 0.0, 1.0)
+    known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
+    weight = rule.alignment_weight(mode)
+    semantic = ((1.0 - weight) * vector + weight * known).astype(np.float32)
     if lexical is None or mode == "semantic":
         return semantic, semantic
-    return semantic, lexical if mode == "lexical" else fuse(rule, semantic, lexical)
+    if mode == "lexical":
+        return semantic, lexical
+    return semantic, (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
 
 
 @dataclass(frozen=True, slots=True)
