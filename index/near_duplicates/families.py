@@ -108,8 +108,8 @@ SELECT vector_id, content_hash, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 _TEXTS_OF_BAND = """
 SELECT text_id FROM text_bands WHERE band = ? ORDER BY text_id LIMIT ?"""
-_SIGNATURE = """
-SELECT signature FROM texts WHERE text_id = ?"""
+_SIGNATURES = """
+SELECT text_id, signature FROM texts WHERE text_id IN (SELECT value FROM json_each(?))"""
 _FIRST_BLOCKS = f"{BLOCKS_BY_VECTOR_ID} ORDER BY vector_id LIMIT 1"
 _DOCUMENTS_OF_TEXT = """
 SELECT vector_id FROM document_texts WHERE text_id = ? ORDER BY vector_id LIMIT 64"""
@@ -225,19 +225,13 @@ def _candidates(connection: Connection, signature: UInt32) -> list[tuple[int, fl
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
     first = sorted(shared, key=lambda text_id: (-shared[text_id], text_id))[:_COMPARED]
-    if not first:
+    rows = connection.execute(_SIGNATURES, (vector_id_list(first),)).fetchall()
+    if not rows:
         return []
-    known: list[tuple[int, UInt32]] = []
-    for text_id in first:
-        row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
-        if row is not None:
-            known.append((text_id, unpack(row[0])))
-    if not known:
-        return []
-    estimated = resemblances(signature, [other for _, other in known]).tolist()
+    estimated = resemblances(signature, [unpack(content) for _, content in rows]).tolist()
     found = [
         (text_id, resemblance)
-        for (text_id, _), resemblance in zip(known, estimated, strict=True)
+        for (text_id, _), resemblance in zip(rows, estimated, strict=True)
         if resemblance >= _LEAST_RESEMBLANCE
     ]
     return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
