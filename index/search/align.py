@@ -29,12 +29,11 @@ def align_candidates(
     options: AlignmentOptions,
     k: int,
 ) -> Ranking:
-    """Align the best candidates of a ranking with the query, and rank all by the new scores.
+    """Align the best candidates of a ranking with the query; return all of it, in its order.
 
     They are aligned in the order of the ranking, except those that would not be among the k best
     even with `margin` times the highest alignment score of the last ones, or with `margin` times
-    the highest of all in proportion to the score of the ranking. Out of the budget, the order is
-    that of the ranking.
+    the highest of all in proportion to the score of the ranking. Out of the budget, none is.
 
     Args:
         query: the searches for it.
@@ -65,7 +64,7 @@ def align_candidates(
     if alignment is None:
         return replace(ranking, receipt=receipt)
     scored = int((~np.isnan(alignment)).sum())
-    aligned = with_channel(rule, ranking, BLOCKS, alignment).sorted()
+    aligned = with_channel(rule, ranking, BLOCKS, alignment)
     return replace(aligned, receipt=replace(receipt, aligned=True, scored=scored))
 
 

@@ -36,14 +36,12 @@ _WIDER = 4  # how many times more candidates to rank when too few of them could 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The arguments of one search, and the time of its stages."""
+    """The arguments of one search."""
 
     store: DocumentStore
     engine: Engine
     ranker: Ranker
-    options: SearchOptions
     calibrator: ScoreCalibrator
-    seconds: Seconds
 
 
 def selects(options: SearchOptions) -> bool:
@@ -85,7 +83,7 @@ def search(
     searches = tuple(engine.open(example, seconds, options.where) for example in examples.all)
     alone = examples is not query
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
-    run = _Search(data.store, engine, ranker, options, calibrator, seconds)
+    run = _Search(data.store, engine, ranker, calibrator)
     first = replace(_find(run, among), common_text=_common_share(data.store, examples))
     if not options.collapse:
         return first
@@ -127,7 +125,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
-    options, k = run.options, run.options.top_k
+    options, k = run.ranker.options, run.ranker.options.top_k
     while True:
         ranking = run.ranker.rank(k, among)
         best, documents = _read(run, ranking)
@@ -139,7 +137,7 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         scored_as=best.scored_as,
         generation=best.candidates.generation,
         sequence=best.candidates.position,
-        seconds=dict(run.seconds),
+        seconds=dict(run.ranker.seconds),
         alignment=best.receipt,
     )
 
@@ -150,12 +148,12 @@ def _read(run: _Search, ranking: Ranking) -> tuple[Ranking, list[DocumentSummary
     Returns:
         Their ranking, and the documents.
     """
-    top_k, where = run.options.top_k, run.options.where
+    top_k, where = run.ranker.options.top_k, run.ranker.options.where
     ids = ranking.vector_ids.tolist()
     rows = range(len(ids))
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
-    with timed(run.seconds, "fetch"):
+    with timed(run.ranker.seconds, "fetch"):
         while rows and len(kept) < top_k:
             wanted, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
             documents = run.store.get([ids[row] for row in wanted])
@@ -208,5 +206,5 @@ def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) 
             unlike_scores=by_example[row][1],
         )
         for row, (document, measures) in enumerate(zip(documents, calibrated, strict=True))
-        if within(run.options.bounds, scores[row], measures)
+        if within(run.ranker.options.bounds, scores[row], measures)
     )

@@ -19,7 +19,7 @@ from math import inf
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates, QuerySearch, bounded
+from index.engine.port import VECTOR, WORDS, Candidates, QuerySearch, bounded
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
@@ -90,7 +90,8 @@ class Ranker:
             return ranking
         with timed(self.seconds, "align"):
             if self.alone:
-                return align_candidates(self.searches[0], ranking, self.fusion, alignment, k)
+                query = self.searches[0]
+                return align_candidates(query, ranking, self.fusion, alignment, k).sorted()
             return self._align(ranking, alignment)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
@@ -155,17 +156,15 @@ class Ranker:
     def _align(self, ranking: Ranking, options: AlignmentOptions) -> Ranking:
         """Align the best with each example; out of time, the ranking is what it was."""
         deadline = time.perf_counter() + options.budget_seconds
-        rows = np.arange(min(len(ranking), options.candidates))
-        receipt = AlignmentReceipt(aligned=False, candidates=len(rows), scored=0)
+        most = min(len(ranking), options.candidates)
+        receipt = AlignmentReceipt(aligned=False, candidates=most, scored=0)
         aligned: list[Ranking] = []
         for part, searches in zip(ranking.parts, self.searches, strict=True):
             left = deadline - time.perf_counter()
             limits = replace(options, budget_seconds=left, margin=inf)
-            best = part.take(rows)
-            scored = align_candidates(searches, best, self.fusion, limits, len(rows))
+            aligned.append(align_candidates(searches, part, self.fusion, limits, most))
             if time.perf_counter() >= deadline:
                 return replace(ranking, receipt=receipt)
-            aligned.append(_with_alignment(part, scored, self.fusion))
         scored_rows = [0 if part.receipt is None else part.receipt.scored for part in aligned]
         receipt = replace(receipt, aligned=max(scored_rows) > 0, scored=max(scored_rows))
         joined = self._join(aligned, exhausted=ranking.candidates.exhausted)
@@ -208,17 +207,6 @@ def combine_scores(
         nearer = np.maximum(0.0, np.max(np.stack(unlike), axis=0) - scores)
         scores = (scores - weight * nearer).astype(np.float32)
     return scores
-
-
-def _with_alignment(part: Ranking, scored: Ranking, fusion: LinearFusion) -> Ranking:
-    """Return a part with the alignment of some of its documents, which `scored` has reordered."""
-    scores = scored.candidates.scores.get(BLOCKS)
-    if scores is None:
-        return replace(part, receipt=scored.receipt)
-    alignment = np.full(len(part), np.nan, dtype=np.float32)
-    row_of = {vector_id: row for row, vector_id in enumerate(part.vector_ids.tolist())}
-    alignment[[row_of[vector_id] for vector_id in scored.vector_ids.tolist()]] = scores
-    return replace(with_channel(fusion, part, BLOCKS, alignment), receipt=scored.receipt)
 
 
 def _exactly(
