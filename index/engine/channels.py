@@ -104,10 +104,7 @@ class WordChannel:
         words, terms = self.store.lexical, self.terms
         if not alone:
             return Found(words.candidates(terms, max(k, CANDIDATES), among, self.reads))
-        best = words.search(terms, max(k, CANDIDATES), among=among)
-        if among is not None and len(terms) and len(best.vector_ids) < k:
-            # The rarest terms find too few of the selection: compare all of it.
-            best = words.search_all(terms, k, among)
+        best = words.search(terms, max(k, CANDIDATES), among=among, least=k)
         return Found(best.vector_ids, best.scores, len(best.vector_ids) < k)
 
     def score(self, vector_ids: Int64) -> Float32:
