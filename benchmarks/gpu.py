@@ -38,8 +38,7 @@ from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.search.pairs import TILE
-from index.vectors import bulk
-from index.vectors.faiss import gpu
+from index.vectors.faiss import exact, gpu
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist
 from index.vectors.recall import share_found
@@ -209,10 +208,10 @@ def measure_index(size: int, rounds: int) -> dict[str, float]:
             rows = np.arange(first, min(first + ADDED_TOGETHER, size))
             index.change(rows, vectors[rows])
         filled.append(time.perf_counter() - started)
-    searched = [_seconds(lambda: bulk.nearest(queries, vectors, K)) for _ in range(rounds)]
+    searched = [_seconds(lambda: exact.nearest(queries, vectors, K)) for _ in range(rounds)]
     side = vectors[: min(TILE, size)]
-    tiles = [_seconds(lambda: bulk.products(side, side)) for _ in range(TILES * rounds)]
-    scores, _ = bulk.nearest(queries, vectors, K)
+    tiles = [_seconds(lambda: exact.products(side, side)) for _ in range(TILES * rounds)]
+    scores, _ = exact.nearest(queries, vectors, K)
     found = index.search(queries, K).ids
     return {
         "nlist": nlist,

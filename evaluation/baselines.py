@@ -1,7 +1,7 @@
 """The baselines of an evaluation: alternatives to Longmatch, measured in the same run."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from encoder.arrays import Float32, Int64
 from encoder.terms.segmentation import separate_words
 from evaluation.encoded_corpus import EncodedCorpus
-from evaluation.systems import System, vector_system
+from evaluation.systems import System, matrix_system, row_products, vector_system
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 
@@ -220,8 +220,8 @@ def bm25_system(texts: Sequence[str], documents: int | None = None, name: str = 
         counts.data *= (chosen.k3 + 1) / (chosen.k3 + counts.data)
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        there = _row_products(counts[sources], weights[targets]) / lengths[sources]
-        back = _row_products(counts[targets], weights[sources]) / lengths[targets]
+        there = row_products(counts[sources], weights[targets]) / lengths[sources]
+        back = row_products(counts[targets], weights[sources]) / lengths[targets]
         both: Float32 = np.add(there, back, dtype=np.float32)
         return both
 
@@ -230,23 +230,19 @@ def bm25_system(texts: Sequence[str], documents: int | None = None, name: str = 
         f"bm25s, lucene, k1 {chosen.k1}, b {chosen.b}{saturated}, its English stop words, "
         "whole text as the query"
     )
-    return System(name, settings, _products(counts, weights), score_pairs)
+    system = matrix_system(name, settings, counts, weights)
+    return replace(system, score_pairs=score_pairs)
 
 
 def tfidf_system(matrix: Any, documents: int | None = None, name: str = "tfidf") -> System:
     """Make the system of the rows of `tfidf_matrix`; the first `documents` rows are documents."""
 
-    def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        return _row_products(matrix[sources], matrix[targets])
-
     terms = "words and pairs" if name == TFIDF_OF_PAIRS else "words"
-    return System(
-        name,
+    settings = (
         f"scikit-learn{terms}, sublinear tf, without English stop words, min_df 2, max_df 0.5, "
-        "whole text",
-        _products(matrix, matrix[:documents]),
-        score_pairs,
+        "whole text"
     )
+    return matrix_system(name, settings, matrix, matrix[:documents])
 
 
 def lsa_system(matrix: Any, documents: int | None = None) -> System:
@@ -311,21 +307,6 @@ def _count_words(ids: Sequence[Sequence[int]], words: int) -> Any:
     counts = scipy.sparse.csr_matrix((ones, columns, ends), shape=(len(ids), words))
     counts.sum_duplicates()
     return counts
-
-
-def _products(queries: Any, documents: Any) -> Any:
-    transposed = documents.T.tocsr()
-
-    def score(rows: Int64) -> Float32:
-        scores: Float32 = (queries[rows] @ transposed).toarray()
-        return scores
-
-    return score
-
-
-def _row_products(left: Any, right: Any) -> Float32:
-    sums = left.multiply(right).sum(axis=1)
-    return np.asarray(sums, dtype=np.float32).ravel()
 
 
 TFIDF_OF_PAIRS = "tfidf-pairs"

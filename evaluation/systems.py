@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +11,10 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from index.lexical.scoring import rows_of_texts
 from index.optional_dependencies import require_extra
-from index.search.align import first_candidates
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
 from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.search.score import LinearFusion, NullStatistics, apply_rule
-from index.vectors.bulk import products
+from index.vectors.faiss.exact import products
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a run: no measure reads further
@@ -105,6 +105,32 @@ def rank_scores(
 LEXICAL, HYBRID = "lexical", "hybrid"
 
 
+def matrix_system(name: str, settings: str, rows: Any, documents: Any) -> System:
+    """Make the system of sparse matrices of scipy: the score is the product of two rows.
+
+    Args:
+        name: as tables show it.
+        settings: describes what the scores depend on.
+        rows: of documents, then of queries that are no documents.
+        documents: those that are searched, as they are weighed.
+    """
+    transposed = documents.T.tocsr()
+
+    def score(queries: Int64) -> Float32:
+        scores: Float32 = (rows[queries] @ transposed).toarray()
+        return scores
+
+    def score_pairs(sources: Int64, targets: Int64) -> Float32:
+        return row_products(rows[sources], rows[targets])
+
+    return System(name, settings, score, score_pairs)
+
+
+def row_products(left: Any, right: Any) -> Float32:
+    """Return the product Float32[P] of each two rows of sparse matrices [P, terms]."""
+    return np.asarray(left.multiply(right).sum(axis=1), dtype=np.float32).ravel()
+
+
 def lexical_system(
     texts: Sequence[str], titles: Sequence[str] = (), documents: int | None = None
 ) -> System:
@@ -121,21 +147,11 @@ def lexical_system(
     words = rows_of_texts(texts, titles, documents)
     shape = (len(words), int(words.term_ids.max(initial=0)) + 1)
     unit = scipy.sparse.csr_matrix((words.weights, words.term_ids, np.append(0, words.ends)), shape)
-    transposed = unit[:documents].T.tocsr()
-
-    def score(rows: Int64) -> Float32:
-        scores: Float32 = (unit[rows] @ transposed).toarray()
-        return scores
-
-    def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        sums = unit[sources].multiply(unit[targets]).sum(axis=1)
-        return np.asarray(sums, dtype=np.float32).ravel()
-
-    return System(
+    return matrix_system(
         LEXICAL,
         "cosine of sqrt(count) * idf, of words, pairs of words, and titles that occur",
-        score,
-        score_pairs,
+        unit,
+        unit[:documents],
     )
 
 
@@ -222,5 +238,6 @@ def align_first(
 
 def best_rows(scores: Float32, query: int, number: int) -> Int64:
     """Return the rows of the documents of the highest scores Float32[N], without the query."""
-    ranked = np.argsort(-scores, kind="stable").astype(np.int64)
-    return ranked[first_candidates(ranked, query, number)]
+    ranked: Int64 = np.argsort(-scores, kind="stable").astype(np.int64)
+    others: Int64 = ranked[ranked != query]
+    return others[:number]

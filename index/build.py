@@ -139,7 +139,7 @@ def build_index(
         data.store.lexical.refresh_titles(progress)
     refit_alignment(data.store, progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
-        data.store.families.find(progress)
+        data.store.families.finish(progress)
     publish(data, progress)
     return BuildReport(
         encoded=counts["encoded"],

@@ -28,10 +28,8 @@ from encoder.opening import open_encoder
 from index.alignment.spaces import find_space, load_space
 from index.build import publish, refit_alignment
 from index.directory.data_directory import (
-    CALIBRATION_FILE,
     DAMAGED_FILE,
     FOLLOWER_FILES,
-    FUSION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     locked,
@@ -44,8 +42,8 @@ from index.lexical.segment_files import load_snapshot
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.lexical.tables import WORDS_FILE, read_manifest, read_state
 from index.progress import Progress
-from index.search.corpus_calibration import read_corpus_calibration
-from index.search.score import read_corpus_fusion
+from index.search.corpus_calibration import CorpusCalibration
+from index.search.score import CorpusFusion
 from index.sqlite.block_vectors import block_vectors_of
 from index.sqlite.connections import (
     DATABASE_ERRORS,
@@ -180,15 +178,12 @@ def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
 
 def _examine_calibration(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     fingerprint = vector_space(checkpoint).fingerprint
-    for name, read in (
-        (FUSION_FILE, read_corpus_fusion),
-        (CALIBRATION_FILE, read_corpus_calibration),
-    ):
+    for fitted in (CorpusFusion, CorpusCalibration):
         try:
-            read(data, fingerprint)
+            fitted.read(data, fingerprint)
         except StoreError as error:
-            require_damage(data / name, error)
-            yield Finding(name, str(error), Remedy.DELETE)
+            require_damage(data / fitted.FILE, error)
+            yield Finding(fitted.FILE, str(error), Remedy.DELETE)
 
 
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
@@ -388,7 +383,7 @@ def repair(
     ) as directory:
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
-        directory.store.families.find(progress)
+        directory.store.families.finish(progress)
         publish(directory, progress)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from index.errors import StorageError, StoreError
 from index.progress import Progress
@@ -49,6 +50,8 @@ class Follower:
         unfinished: whether so much was to be made again that it is left to the maintenance.
     """
 
+    TASK: ClassVar[str] = ""  # what `finish` does, for people
+
     def __init__(
         self,
         truth: Connections,
@@ -67,7 +70,7 @@ class Follower:
             path: of the file.
             kind: format of the file, without the table of its state.
             rule: what else its content depends on; by another it is made again.
-            at_once: work off what is added when it is applied; else only by `_finish`.
+            at_once: work off what is added when it is applied; else only by `finish`.
             read_only: another process follows; this one reads.
             shared: connections to the tables, where they are in a database and not in a file.
         """
@@ -141,15 +144,7 @@ class Follower:
                 (self._source,) = store.execute(_IDENTITY).fetchone()
             self._connections()
             self._behind, self._position = False, 0
-            if self._shared is None:
-                self._apply(changes)
-            else:
-                state = (self._source, self._rule, changes.sequence)
-                with self.writing() as connection:  # at once, so that nobody follows half of it
-                    self._clear(connection)
-                    self._add(connection, changes.changed)
-                    connection.execute(_NOTE_STATE, state)
-                self._position = changes.sequence
+            self._apply(changes, anew=True)
             self._work_off_rest()
 
     @contextmanager
@@ -207,31 +202,22 @@ class Follower:
         """Derive what follows from documents that were added, and still are to be worked off."""
         raise NotImplementedError
 
-    def _apply(self, changes: Changes) -> Sequence[int]:
-        """Apply changes, and return what is to be worked off; the last transaction says so."""
-        if self._shared is not None:
-            return self._apply_shared(changes)
-        changed, pending = changes.changed, list[int]()
-        removed = changes.removed if self._position else ()  # an empty file has nothing to remove
-        last = max(0, len(changed) - 1) // _DOCUMENTS_A_TRANSACTION * _DOCUMENTS_A_TRANSACTION
-        for start in range(0, last + 1, _DOCUMENTS_A_TRANSACTION):
-            some = changed[start : start + _DOCUMENTS_A_TRANSACTION]
-            state = (self._source, self._rule, changes.sequence) if start == last else None
-            pending += self._write(some, () if start else removed, state)
-        self._position = changes.sequence
-        return pending
+    def _apply(self, changes: Changes, *, anew: bool = False) -> Sequence[int]:
+        """Apply changes, and return what is to be worked off; the last transaction says so.
 
-    def _apply_shared(self, changes: Changes) -> Sequence[int]:
-        """Apply changes in one transaction, unless another server has applied some of them."""
-        with self.writing() as connection:
-            found = tuple(connection.execute(_STATE).fetchone())
-            self._behind = found != (self._source, self._rule, self._position)
-            if self._behind:
-                return ()
-            self._remove(connection, changes.removed)
-            pending = self._add(connection, changes.changed)
-            connection.execute(_NOTE_STATE, (self._source, self._rule, changes.sequence))
-        self._position = changes.sequence
+        In a database all of them are one transaction, so that nobody follows half of them; it is
+        left out where another server has applied some.
+        """
+        changed, pending = changes.changed, list[int]()
+        removed = changes.removed if self._position else ()  # nothing has nothing to remove
+        size = len(changed) + 1 if self._shared is not None else _DOCUMENTS_A_TRANSACTION
+        last = max(0, len(changed) - 1) // size * size
+        for start in range(0, last + 1, size):
+            some = changed[start : start + size]
+            state = (self._source, self._rule, changes.sequence) if start == last else None
+            pending += self._write(some, () if start else removed, state, anew=anew)
+        if not self._behind:
+            self._position = changes.sequence
         return pending
 
     def _clear(self, connection: Connection) -> None:
@@ -239,10 +225,22 @@ class Follower:
         raise NotImplementedError
 
     def _write(
-        self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
+        self,
+        changed: Sequence[int],
+        removed: Sequence[int],
+        state: tuple[str, str, int] | None = None,
+        *,
+        anew: bool = False,
     ) -> Sequence[int]:
         """Remove and add documents in one transaction, which may note the state after it."""
         with self.writing() as connection:
+            if self._shared is not None and anew:
+                self._clear(connection)
+            elif self._shared is not None:
+                found = tuple(connection.execute(_STATE).fetchone())
+                self._behind = found != (self._source, self._rule, self._position)
+                if self._behind:
+                    return ()
             if removed:
                 self._remove(connection, removed)
             pending = self._add(connection, changed) if changed else ()
@@ -261,12 +259,15 @@ class Follower:
         if not self.unfinished:
             self._work_off(rest)
 
-    def _finish(self, task: str, progress: Progress, stop: Callable[[], bool]) -> None:
-        """Work off all that is left, unless `stop` returns true; a later call continues."""
+    def finish(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
+        """Work off all that is left, unless `stop` returns true; a later call continues.
+
+        Documents may be put and deleted meanwhile, and a kill loses nothing.
+        """
         pending = self.pending()
         if not pending:
             return
-        progress.started(task, pending)
+        progress.started(self.TASK, pending)
         last = 0
         while not stop():
             some = self._rest(_DOCUMENTS_A_TRANSACTION, last)

@@ -24,7 +24,6 @@ from index.progress import SilentProgress
 from index.search.calibrate import LiveScoring
 from index.vectors.lists import (
     Drift,
-    DriftLimits,
     Training,
     adapted_nprobe,
     drift_reasons,
@@ -60,7 +59,6 @@ class Maintenance:
         self._metrics = metrics
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
-        self._limits = DriftLimits()
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
         self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
@@ -120,7 +118,7 @@ class Maintenance:
         _record_drift(drift, index, self._metrics)
         training, changed = self._attempt
         attempted_at = changed if training == index.training else 0.0
-        reasons = drift_reasons(drift, self._limits, attempted_at=attempted_at)
+        reasons = drift_reasons(drift, attempted_at=attempted_at)
         if reasons:
             self._attempt = index.training, drift.changed
             self._retrain(reasons)
@@ -195,7 +193,7 @@ class Maintenance:
         store = self._data.store
         if store.finds_families and (pending := store.families.pending()):
             _log.info("finding near-duplicates of %d documents", pending)
-            store.families.find(SilentProgress(), self._stopping.is_set)
+            store.families.finish(SilentProgress(), self._stopping.is_set)
             self._families_counted_at = -1
         if (changes := store.lexical.changes) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])

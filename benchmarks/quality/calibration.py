@@ -115,7 +115,7 @@ def try_thresholds(
     fresh = score_channels(channels, sample_pairs(documents, SEED + 1), progress).by_mode(rule)
     order = np.random.default_rng(SEED).permutation(documents)
     seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
-    of_half = measure_channels(seen, rule, progress, seed=SEED).by_mode
+    of_half = measure_channels(seen, rule, progress, seed=SEED).kinds
     others = sample_pairs(len(unseen.vectors), SEED)
     of_unseen = score_channels(unseen, others, progress).by_mode(rule)
     found = {}

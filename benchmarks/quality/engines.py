@@ -24,9 +24,10 @@ from encoder.checkpoint import find_checkpoint, load_checkpoint
 from evaluation.judgements import read_qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.query import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
-from index.search.records import AlignmentOptions, EncodedQuery, SearchOptions
+from index.search.records import AlignmentOptions, SearchOptions
 from index.search.score import LinearFusion, read_fusion
 from index.store.document_store import DocumentStore
 

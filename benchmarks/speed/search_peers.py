@@ -47,10 +47,11 @@ from evaluation.metrics import ndcg_at_10
 from index.corpus.reader import read_corpus
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.engine.parallel_steps import PARALLEL_STEPS
+from index.engine.query import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
-from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.rank import search
-from index.search.records import EncodedQuery, SearchOptions
+from index.search.records import SearchOptions
 from index.search.score import LinearFusion
 from index.store.records import EncodedDocument
 

@@ -347,7 +347,7 @@ def read_scored_pairs(
     fitted_on = FittedOn(folder.name, len(labels), int(labels.sum()), file_digest(qrels))
     scored = score_channels(channels, pairs, SilentProgress()).by_mode(measured.rule)
     found = {
-        mode: ScoredPairs(fitted_on, scores, labels, pairs[:, 0], measured.by_mode[mode])
+        mode: ScoredPairs(fitted_on, scores, labels, pairs[:, 0], measured.kinds[mode])
         for mode, scores in scored.items()
     }
     return channels, measured.rule, found

@@ -23,17 +23,12 @@ from evaluation.fitting.fusion import smoothed
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
+from index.engine.query import EncodedQuery
 from index.errors import CorpusError
 from index.progress import Progress
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
-from index.search.records import (
-    AlignmentOptions,
-    EncodedQuery,
-    Mode,
-    SearchAnswer,
-    SearchOptions,
-)
+from index.search.records import AlignmentOptions, Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion, apply_rule
 
 # The weights that are tried: of the alignment in the semantic score, and of the words.

@@ -24,7 +24,6 @@ from index.search.score import (
     NullStatistics,
     StandardRule,
     apply_rule,
-    fuse,
 )
 
 # The weights that are tried, of standardised channels: words have 1 in hybrid mode, and the
@@ -86,10 +85,10 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
     vectors = vector_system("vector", "", embedded.vectors)
     cosines, words = vectors.score(task.rows), lexical.score(task.rows)
     statistics = corpus_statistics(vectors, lexical, embedded.aligned, len(embedded.ids))
-    first = DEFAULT_RULE.resolve(statistics)
+    unaligned = LinearFusion(DEFAULT_RULE.resolve(statistics).lexical_weight)
     aligned = [
         align_first(embedded.aligned, task.rows, scores)
-        for scores in (fuse(first, cosines, words), cosines)
+        for scores in (apply_rule(unaligned, "hybrid", cosines, None, words)[1], cosines)
     ]
     known = statistics or DEFAULT_RULE.statistics
     return FusionCorpus(task, cosines, words, aligned[0], aligned[1], known)

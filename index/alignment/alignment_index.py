@@ -25,7 +25,6 @@ from index.alignment.spaces import (
 )
 from index.common_text.collection import (
     CommonTexts,
-    Marks,
     mark,
     without_common,
 )
@@ -33,7 +32,7 @@ from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, read_block_vectors, read_offsets
+from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
 from index.store.change_log import Changes
 from index.store.database import Connection, Connections
@@ -136,6 +135,8 @@ class AlignableDocuments:
 class AlignmentIndex(Follower):
     """The alignment index of an open store. Safe to use from many threads."""
 
+    TASK = "aligning documents"
+
     def __init__(
         self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
@@ -232,12 +233,12 @@ class AlignmentIndex(Follower):
                 if find_space(store, current=False) is None:  # else another server was first
                     insert_space(store, fitted, fitted=True)
                 following = find_space(store, current=False)
-        self._finish("aligning documents", progress, stop)
+        self.finish(progress, stop)
         if stop():
             return
         if following is not None:
             with self._following:  # what is put now is projected after the switch
-                self._finish("aligning documents", SilentProgress(), lambda: False)
+                self.finish(SilentProgress())
                 with self._truth.writing() as store:
                     store.execute(_MAKE_CURRENT, (following.space_id,))
                     store.execute(_DROP_SPACES)
@@ -276,19 +277,27 @@ class AlignmentIndex(Follower):
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
                 space = self._load(store, space_id).space
-                stored = store.execute(_BLOCK_VECTORS, (vector_id_list(missing),))
-                for vector_id, offsets, vectors, text in stored:
-                    marks = mark(str(text), read_offsets(offsets), common)
+                for vector_id, stored, text in self._stored(store, missing):
+                    marks = mark(text, stored.offsets, common)
                     if marks is not None:
                         connection.execute(_NOTE_SHARE, (marks.share, vector_id))
-                    try:
-                        content = _project(space, vector_id, offsets, vectors, marks)
-                    except (TypeError, ValueError) as error:
-                        _log.error(
-                            "document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR
-                        )
-                    else:
-                        connection.execute(_INSERT_BLOCKS, (vector_id, space_id, content))
+                    aligned = without_common(space.project(stored.vectors), marks)
+                    connection.execute(_INSERT_BLOCKS, (vector_id, space_id, _pack(aligned)))
+
+    def _stored(
+        self, store: Connection, vector_ids: Iterable[int], *, texts: bool = True
+    ) -> Iterator[tuple[int, BlockVectors, str]]:
+        """Yield documents with their block vectors, and their texts; damaged ones are left out."""
+        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
+        for vector_id, offsets, vectors, text in store.execute(
+            statement, (vector_id_list(vector_ids),)
+        ).fetchall():
+            try:
+                stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
+            except (TypeError, ValueError) as error:
+                _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
+            else:
+                yield vector_id, stored, str(text)
 
     def _current(self, store: Connection) -> SpaceInUse | None:
         row = find_space(store)
@@ -328,7 +337,7 @@ class ProjectedBlocks(AlignmentIndex):
             used, common = self._current(store), self._common.read(store)
             if used is None:
                 return None
-            for vector_id, stored, text in self._stored(store, vector_ids, len(common) > 0):
+            for vector_id, stored, text in self._stored(store, vector_ids, texts=len(common) > 0):
                 marks = mark(text, stored.offsets, common)
                 found[vector_id] = without_common(used.space.project(stored.vectors), marks)
         return AlignableDocuments(used.space, found, common)
@@ -337,36 +346,13 @@ class ProjectedBlocks(AlignmentIndex):
         """Return what share of the words of an aligned document is common text."""
         with self._truth.reading() as store:
             common = self._common.read(store)
-            for _, stored, text in self._stored(store, [vector_id], len(common) > 0):
+            for _, stored, text in self._stored(store, [vector_id], texts=len(common) > 0):
                 marks = mark(text, stored.offsets, common)
                 return 0.0 if marks is None else marks.share
         return 0.0
 
-    def _stored(
-        self, store: Connection, vector_ids: Sequence[int], texts: bool
-    ) -> Iterator[tuple[int, BlockVectors, str]]:
-        """Yield documents with their block vectors, and their texts where these are needed."""
-        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
-        for vector_id, offsets, vectors, text in store.execute(
-            statement, (vector_id_list(vector_ids),)
-        ).fetchall():
-            try:
-                stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
-            except (TypeError, ValueError) as error:
-                _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
-            else:
-                yield vector_id, stored, str(text)
-
     def _clean(self, stop: Callable[[], bool]) -> None:
         pass
-
-
-def _project(
-    space: AlignmentSpace, vector_id: int, offsets: bytes, vectors: bytes, marks: Marks | None
-) -> bytes:
-    """Project stored block vectors into a space; ValueError or TypeError if they are damaged."""
-    aligned = space.project(read_block_vectors([(vector_id, offsets, vectors)])[vector_id].vectors)
-    return _pack(without_common(aligned, marks))
 
 
 def _pack(blocks: AlignedBlocks) -> bytes:

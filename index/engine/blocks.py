@@ -9,7 +9,7 @@ from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32
 from index.alignment.alignment_index import AlignableDocuments
-from index.search.records import EncodedQuery
+from index.engine.query import EncodedQuery
 from index.sqlite.block_vectors import as_stored
 from index.store.document_store import DocumentStore
 from index.vectors.vector_index import NO_VECTOR

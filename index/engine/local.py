@@ -8,13 +8,13 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.engine.blocks import QueryBlocks
+from index.engine.channels import CHANNELS, Channel, ChannelKind, WordChannel
+from index.engine.parallel_steps import PARALLEL_STEPS
 from index.engine.port import VECTOR, WORDS, Candidates
+from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
-from index.search.channels import CHANNELS, Channel, ChannelKind, WordChannel, timed
-from index.search.parallel_steps import PARALLEL_STEPS
-from index.search.records import EncodedQuery, Seconds
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change

@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.engine.query import EncodedQuery, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
-from index.search.records import EncodedQuery, Seconds
 from index.store.filters import Filter
 from index.store.records import Change
 

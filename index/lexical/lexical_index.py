@@ -149,29 +149,19 @@ class LexicalIndex(SegmentedIndex):
         """
         return np.sort(self._present(query).best(query, max(k, CANDIDATES), among, reads))
 
-    def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
-        """Find the k documents of the highest score, best first; fewer if fewer share a term."""
+    def search(
+        self, query: LexicalQuery, k: int, *, among: IdSet | None = None, least: int = 0
+    ) -> LexicalMatches:
+        """Find the k documents of the highest score, best first; fewer if fewer share a term.
+
+        Where the top terms find fewer than `least` of `among`, all of these are read.
+        """
         snapshot, reads = self._present(query), QueryReads()
         candidates = snapshot.best(query, max(k, CANDIDATES), among, reads)
+        if among is not None and len(query) and len(candidates) < least:
+            present = snapshot.present_ids()
+            candidates = present[among.contains(present)]
         return best_matches(candidates, snapshot.scores(query, candidates, reads), k)
-
-    def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
-        """Find k selected documents that share any term, however common, by reading all of them.
-
-        For selections of which `search`, by the top terms, finds too few. Documents are read
-        in parts.
-        """
-        best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        snapshot, reads = self._present(query), QueryReads()
-        selected = snapshot.present_ids()
-        selected = selected[among.contains(selected)]
-        for start in range(0, len(selected), _ROWS_A_CALL):
-            ids = selected[start : start + _ROWS_A_CALL]
-            scores = snapshot.scores(query, ids, reads)
-            best = best_matches(
-                np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
-            )
-        return best
 
     def score(
         self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.arrays import Bool, Int64
+from encoder.arrays import Bool
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from index.common_text.collection import CommonTexts
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
@@ -266,7 +266,8 @@ class SegmentedIndex(Follower):
             with self._following:
                 if self._snapshot.identity != before.identity:
                     return  # made again meanwhile
-                self._swap_in(before, replace(snapshot, segments=saved.segments))
+                self._snapshot = replace(snapshot, segments=saved.segments)
+                self._read_file()  # what came meanwhile
                 self._published = snapshot.changes
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
@@ -304,7 +305,7 @@ class SegmentedIndex(Follower):
             some = vector_ids[start : start + _READ_FOR_TITLES]
             with self._following:
                 differing = self._with_other_titles(some, is_title)
-                self._write(differing, (), None)
+                self._write(differing, ())
             changes += len(differing)  # without the writes of this pass
             progress.advanced(len(some))
         with self.writing() as connection:
@@ -345,11 +346,16 @@ class SegmentedIndex(Follower):
         return [(n, count(str(text), titles, str(title), common)) for n, title, text in rows]
 
     def _write(
-        self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
+        self,
+        changed: Sequence[int],
+        removed: Sequence[int],
+        state: tuple[str, str, int] | None = None,
+        *,
+        anew: bool = False,
     ) -> Sequence[int]:
         if self._stopping.is_set():
             raise StoreError(f"{self.path}: the store is being closed")
-        pending = super()._write(changed, removed, state)
+        pending = super()._write(changed, removed, state, anew=anew)
         self._read_file()
         return pending
 
@@ -408,23 +414,6 @@ class SegmentedIndex(Follower):
         """Return whether another thread is making the words."""
         return self.building and self._maker is not threading.current_thread()
 
-    def _swap_in(self, before: LexicalSnapshot, saved: LexicalSnapshot) -> None:
-        """Replace the segments of an earlier snapshot by those in files."""
-        now = self._snapshot
-        old = {id(live.segment) for live in before.segments}
-        present = [live.segment.documents.vector_ids[live.present] for live in before.segments]
-        still = [
-            live.segment.documents.vector_ids[live.present]
-            for live in now.segments
-            if id(live.segment) in old
-        ]
-        gone = np.setdiff1d(_joined(present), _joined(still))
-        kept, _ = without_documents(saved.segments, gone)
-        new = [live for live in now.segments if id(live.segment) not in old]
-        self._snapshot = replace(
-            now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies
-        )
-
 
 def _empty(identity: str) -> LexicalSnapshot:
     none = no_terms()
@@ -463,7 +452,8 @@ def _outdated(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
 
 def _with_norms(snapshot: LexicalSnapshot) -> LexicalSnapshot:
     """Return the snapshot with the norms of all documents, by its frequencies."""
-    frequencies = Frequencies(snapshot.terms.frequencies, snapshot.number, snapshot.changes)
+    counted = snapshot.terms.copy().frequencies
+    frequencies = Frequencies(counted, snapshot.number, snapshot.changes)
     segments = _outdated(snapshot.segments)
     snapshot = replace(snapshot, segments=tuple(segments), frequencies=frequencies)
     for live in segments:
@@ -504,7 +494,3 @@ def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
         merged.squares[kept] = live.squares[live.present]
         merged.current[kept] = live.current[live.present]
     return merged
-
-
-def _joined(parts: Sequence[Int64]) -> Int64:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

@@ -16,7 +16,6 @@ from index.lexical.segment import (
     join_documents,
     prepare_query,
     read_segment,
-    take_documents,
 )
 from index.lexical.tables import NO_TERMS, DocumentTerms, JoinedTerms
 
@@ -168,7 +167,7 @@ class LexicalSnapshot:
         """Compute the squared norms of these rows Int64[K] of a segment, in parts."""
         for start in range(0, len(rows), _DOCUMENTS_A_CALL):
             some = rows[start : start + _DOCUMENTS_A_CALL]
-            documents = take_documents(live.segment.documents, some)
+            documents = join_documents([(live.segment.documents, some)])
             live.squares[some] = squared_norms(documents, self.idf)
             live.current[some] = True
 

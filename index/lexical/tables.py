@@ -3,8 +3,7 @@
 terms           every term, under an id that is never given again
 document_terms  of each document that came, went or was counted again since the segments were
                 published, its terms with their counts; NULL where it went
-words           one row, see `WordsState`
-manifest        of the published segments; no row before the first
+words           one row, see `WordsState`, and the manifest of the published segments
 
 Each function works inside a transaction.
 """
@@ -67,7 +66,7 @@ WORDS_FILE = "words.sqlite3"
 WORDS = DatabaseFormat(
     "words",
     application_id=0x4C4D5744,
-    version=2,
+    version=3,
     schema="""
 CREATE TABLE terms (term_id INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
 CREATE TABLE document_terms (
@@ -80,10 +79,10 @@ CREATE TABLE words (
     identity TEXT NOT NULL,
     changes INTEGER NOT NULL,
     published INTEGER NOT NULL,
-    titles INTEGER NOT NULL
+    titles INTEGER NOT NULL,
+    manifest TEXT NOT NULL
 );
-INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0);
-CREATE TABLE manifest (content TEXT NOT NULL);
+INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0, '');
 """,
     shrinks=True,
 )
@@ -93,11 +92,9 @@ SELECT identity, changes, published, titles FROM words"""
 _COUNT_CHANGES = """
 UPDATE words SET changes = changes + ? RETURNING changes"""
 _NOTE_PUBLISHED = """
-UPDATE words SET published = ?"""
+UPDATE words SET published = ?, manifest = ?"""
 _MANIFEST = """
-SELECT content FROM manifest"""
-_INSERT_MANIFEST = """
-INSERT INTO manifest (content) VALUES (?)"""
+SELECT manifest FROM words"""
 _NOTE_TITLES = """
 UPDATE words SET titles = ?"""
 _INSERT_TERM = """
@@ -188,16 +185,13 @@ def read_new_terms(connection: Connection, after: int) -> dict[str, int]:
 
 def read_manifest(connection: Connection) -> str:
     """Return the manifest of the published segments."""
-    (content,) = connection.execute(_MANIFEST).fetchone() or ("",)
-    return str(content)
+    return str(connection.execute(_MANIFEST).fetchone()[0])
 
 
 def note_published(connection: Connection, changes: int, manifest: str, unused: Int64) -> None:
     """Note which segments hold these changes; forget their documents, and terms that none has."""
-    connection.execute("DELETE FROM manifest")
-    connection.execute(_INSERT_MANIFEST, (manifest,))
     connection.execute(_FORGET, (changes,))
-    connection.execute(_NOTE_PUBLISHED, (changes,))
+    connection.execute(_NOTE_PUBLISHED, (changes, manifest))
     connection.execute(_DROP_TERMS, (json.dumps(unused.tolist()),))
 
 

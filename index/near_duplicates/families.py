@@ -12,7 +12,7 @@ text_links      pairs of texts that were confirmed to be near-duplicates, in bot
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from index.near_duplicates.signatures import (
     signing_rule,
     unpack,
 )
-from index.progress import Progress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
 from index.sqlite.connections import (
     DatabaseFormat,
@@ -109,8 +108,8 @@ SELECT vector_id, content_hash, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 _TEXTS_OF_BAND = """
 SELECT text_id FROM text_bands WHERE band = ? ORDER BY text_id LIMIT ?"""
-_SIGNATURE = """
-SELECT signature FROM texts WHERE text_id = ?"""
+_SIGNATURES = """
+SELECT text_id, signature FROM texts WHERE text_id IN (SELECT value FROM json_each(?))"""
 _FIRST_BLOCKS = f"{BLOCKS_BY_VECTOR_ID} ORDER BY vector_id LIMIT 1"
 _DOCUMENTS_OF_TEXT = """
 SELECT vector_id FROM document_texts WHERE text_id = ? ORDER BY vector_id LIMIT 64"""
@@ -226,19 +225,13 @@ def _candidates(connection: Connection, signature: UInt32) -> list[tuple[int, fl
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
     first = sorted(shared, key=lambda text_id: (-shared[text_id], text_id))[:_COMPARED]
-    if not first:
+    rows = connection.execute(_SIGNATURES, (vector_id_list(first),)).fetchall()
+    if not rows:
         return []
-    known: list[tuple[int, UInt32]] = []
-    for text_id in first:
-        row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
-        if row is not None:
-            known.append((text_id, unpack(row[0])))
-    if not known:
-        return []
-    estimated = resemblances(signature, [other for _, other in known]).tolist()
+    estimated = resemblances(signature, [unpack(content) for _, content in rows]).tolist()
     found = [
         (text_id, resemblance)
-        for (text_id, _), resemblance in zip(known, estimated, strict=True)
+        for (text_id, _), resemblance in zip(rows, estimated, strict=True)
         if resemblance >= _LEAST_RESEMBLANCE
     ]
     return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
@@ -355,6 +348,7 @@ def _linked(connection: Connection, text_id: int) -> list[int]:
 class Families(Follower):
     """The families of an open store. Safe to use from many threads."""
 
+    TASK = "looking for near-duplicates"
     _add = staticmethod(_add_documents)
     _remove = staticmethod(_remove_documents)
 
@@ -445,14 +439,6 @@ class Families(Follower):
         with self.reading() as connection:
             families, documents = connection.execute(_TOTALS).fetchone()
         return int(families), int(documents)
-
-    def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Sign the texts that are not signed yet, and link their near-duplicates.
-
-        Documents may be put and deleted meanwhile. It ends early when `stop` returns true; a later
-        call continues, also after a kill.
-        """
-        self._finish("looking for near-duplicates", progress, stop)
 
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the vector ids of stored documents by id."""

@@ -28,26 +28,23 @@ def align_candidates(
     rule: LinearFusion,
     options: AlignmentOptions,
     k: int,
-    vector_id: int,
 ) -> Ranking:
-    """Align the best candidates of a ranking with the query, and rank all by the new scores.
+    """Align the best candidates of a ranking with the query; return all of it, in its order.
 
     They are aligned in the order of the ranking, except those that would not be among the k best
     even with `margin` times the highest alignment score of the last ones, or with `margin` times
-    the highest of all in proportion to the score of the ranking. Out of the budget, the order is
-    that of the ranking.
+    the highest of all in proportion to the score of the ranking. Out of the budget, none is.
 
     Args:
         query: the searches for it.
-        ranking: of the first stage.
+        ranking: of the first stage, without the query.
         rule: how scores are combined.
         options: how many are aligned, in how much time.
         k: how many are to be found.
-        vector_id: of the query, if it is stored: it is not aligned with itself.
     """
     deadline = time.perf_counter() + options.budget_seconds
     ids = ranking.vector_ids
-    best = first_candidates(ids, vector_id, options.candidates)
+    best = np.arange(min(len(ids), options.candidates))
     receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
     alignment: Float32 | None = None
     size = max(_CANDIDATES_A_CALL, k)
@@ -67,19 +64,8 @@ def align_candidates(
     if alignment is None:
         return replace(ranking, receipt=receipt)
     scored = int((~np.isnan(alignment)).sum())
-    aligned = with_channel(rule, ranking, BLOCKS, alignment).sorted()
+    aligned = with_channel(rule, ranking, BLOCKS, alignment)
     return replace(aligned, receipt=replace(receipt, aligned=True, scored=scored))
-
-
-def first_candidates(ranked: Int64, query: int, number: int) -> Int64:
-    """Return where the first documents of a ranking are, at most `number`, other than the query.
-
-    Args:
-        ranked: Int64[N], ids, best first.
-        query: its id, if it is a stored document.
-        number: how many.
-    """
-    return np.flatnonzero(ranked != query)[:number]
 
 
 def score_pairs(

@@ -30,12 +30,9 @@ from index.search.corpus_calibration import (
     false_positive_rates,
     is_outdated,
     measure_store,
-    read_corpus_calibration,
-    write_corpus_calibration,
 )
 from index.search.records import Bounds, Mode
-from index.search.score import LinearFusion, read_corpus_fusion, read_fusion, still_valid
-from index.store.document_store import DocumentStore
+from index.search.score import CorpusFusion, LinearFusion, read_fusion, still_valid
 
 # Why a data directory has no measurement that holds.
 TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
@@ -119,11 +116,11 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
     few = documents is not None and documents < MIN_DOCUMENTS
     unmeasured, of_corpus = UNMEASURED, None
     try:
-        of_corpus = read_corpus_calibration(data, fingerprint)
+        of_corpus = CorpusCalibration.read(data, fingerprint)
     except StoreError as error:
         _log.warning("%s", error)
         unmeasured = DAMAGED
-    tuned = read_corpus_fusion(data, fingerprint)
+    tuned = CorpusFusion.read(data, fingerprint)
     standard = read_fusion(checkpoint)
     rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.statistics)
     of_feedback: Mapping[str, FittedMap] = {}
@@ -143,30 +140,6 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
         None if of_corpus is not None else TOO_FEW if few else unmeasured,
     )
     return Scoring(rule, calibrator)
-
-
-def measure_scoring(
-    store: DocumentStore,
-    checkpoint: Checkpoint,
-    progress: Progress,
-    tuned: LinearFusion | None = None,
-) -> CorpusCalibration:
-    """Measure how random pairs of the stored documents score.
-
-    Args:
-        store: of at least `MIN_DOCUMENTS`.
-        checkpoint: of its vectors.
-        progress: advances by documents and pairs.
-        tuned: the rule of feedback, which counts instead of that of the checkpoint.
-
-    Raises:
-        CorpusError: there are fewer documents.
-        StoreError: the store cannot be read.
-    """
-    measured = measure_store(store, tuned or read_fusion(checkpoint), progress)
-    fingerprint = vector_space(checkpoint).fingerprint
-    kinds = {str(mode): found for mode, found in measured.by_mode.items()}
-    return CorpusCalibration(fingerprint, measured.statistics, measured.rule, kinds)
 
 
 class LiveScoring:
@@ -195,14 +168,9 @@ class LiveScoring:
         known = self.present.calibrator.corpus
         if not is_outdated(None if known is None else known.statistics, len(store)):
             return False
-        tuned = read_corpus_fusion(path, vector_space(self._checkpoint).fingerprint)
-        found = measure_scoring(
-            store,
-            self._checkpoint,
-            progress or SilentProgress(),
-            None if tuned is None else tuned.rule,
-        )
-        write_corpus_calibration(path, found)
+        tuned = CorpusFusion.read(path, vector_space(self._checkpoint).fingerprint)
+        rule = read_fusion(self._checkpoint) if tuned is None else tuned.rule
+        measure_store(store, rule, progress or SilentProgress()).write(path)
         self.present = self._open()
         return True
 

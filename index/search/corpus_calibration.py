@@ -7,25 +7,21 @@ measured at the end of `longmatch index` and by the maintenance of a server, fro
 on, and again when the collection has changed (`is_outdated`).
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from encoder.alignment.scoring import align_pairs
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Float64, Int64
-from encoder.atomic_files import write_atomically
 from index.directory.data_directory import CALIBRATION_FILE
-from index.errors import CorpusError, StoreError
+from index.errors import CorpusError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
+from index.search.fitted import Fitted
 from index.search.records import Mode
 from index.search.score import (
     ChannelStatistics,
@@ -33,7 +29,6 @@ from index.search.score import (
     NullStatistics,
     StandardRule,
     apply_rule,
-    parse_statistics,
 )
 from index.store.document_store import DocumentStore
 
@@ -70,12 +65,24 @@ class NullDistribution:
         pairs: number of pairs that were scored.
         scores: points of the distribution, ascending.
         rates: share of pairs that reach each of these scores, descending from 1.
+
+    Raises:
+        ValueError: the scores do not rise, or the rates do not fall.
     """
 
     documents: int
     pairs: int
     scores: tuple[float, ...]
     rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        scores, rates = self.scores, self.rates
+        if not scores or len(scores) != len(rates):
+            raise ValueError(f"{len(scores)} scores for {len(rates)} rates")
+        if not all(map(math.isfinite, scores)) or any(b <= a for a, b in pairwise(scores)):
+            raise ValueError("the scores do not rise")
+        if any(b > a for a, b in pairwise(rates)) or not 0 < rates[-1] <= rates[0] <= 1:
+            raise ValueError("the rates do not fall from 1 and stay above 0")
 
     @property
     def median(self) -> float:
@@ -244,29 +251,39 @@ def score_channels(channels: Channels, pairs: Int64, progress: Progress) -> Chan
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """How random pairs of a corpus score.
+class CorpusCalibration(Fitted):
+    """How random pairs of a data directory score.
 
     Attributes:
         statistics: of the channels.
-        rule: of the corpus.
-        by_mode: the distribution of the scores by this rule in each mode.
+        rule: how the scores that were measured are combined.
+        kinds: distributions by kind of score.
     """
+
+    FILE = CALIBRATION_FILE
+    FORMAT = 3
+    AGAIN = "calibrate again"
 
     statistics: NullStatistics
     rule: LinearFusion
-    by_mode: Mapping[Mode, NullDistribution]
+    kinds: Mapping[str, NullDistribution]
 
 
 def measure_channels(
-    channels: Channels, rule: StandardRule | LinearFusion, progress: Progress, *, seed: int = 0
-) -> Measured:
+    channels: Channels,
+    rule: StandardRule | LinearFusion,
+    progress: Progress,
+    *,
+    fingerprint: str = "",
+    seed: int = 0,
+) -> CorpusCalibration:
     """Measure how random pairs score in each channel, and by the rule that follows in each mode.
 
     Args:
         channels: of the documents.
         rule: of the checkpoint, which the statistics resolve; or a rule of this corpus.
         progress: advances by pairs.
+        fingerprint: of the vectors.
         seed: of the sample of pairs.
     """
     documents = len(channels.vectors)
@@ -274,40 +291,15 @@ def measure_channels(
     scored = score_channels(channels, pairs, progress)
     statistics = scored.statistics(documents)
     resolved = rule if isinstance(rule, LinearFusion) else rule.resolve(statistics)
-    by_mode = {
-        mode: measure_distribution(scores, documents)
+    kinds = {
+        str(mode): measure_distribution(scores, documents)
         for mode, scores in scored.by_mode(resolved).items()
     }
-    return Measured(statistics, resolved, by_mode)
+    return CorpusCalibration(fingerprint, statistics, resolved, kinds)
 
 
-FORMAT = 3
-VERSION_DIGITS = 12
 # Share of the documents by which a collection may have grown or shrunk since it was measured.
 _OUTDATED = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusCalibration:
-    """The content of the file.
-
-    Attributes:
-        fingerprint: of the vectors that were measured.
-        statistics: of the channels.
-        rule: how the scores that were measured are combined.
-        kinds: distributions by kind of score.
-    """
-
-    fingerprint: str
-    statistics: NullStatistics
-    rule: LinearFusion
-    kinds: Mapping[str, NullDistribution]
-
-    @property
-    def version(self) -> str:
-        """A short digest of the content."""
-        text = json.dumps(_to_json(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
 def is_outdated(statistics: NullStatistics | None, documents: int) -> bool:
@@ -326,10 +318,20 @@ def measure_store(
     progress: Progress,
     *,
     seed: int = 0,
-) -> Measured:
+) -> CorpusCalibration:
     """Measure how random pairs of the stored documents score in each mode.
 
     At most `MAX_DOCUMENTS` are sampled: their vectors and terms are held in memory.
+
+    Args:
+        store: of at least `MIN_DOCUMENTS`.
+        rule: of the checkpoint, which the statistics resolve; or a rule of this corpus.
+        progress: advances by documents and pairs.
+        seed: of the sample.
+
+    Raises:
+        CorpusError: there are fewer documents.
+        StoreError: the store cannot be read.
     """
     ids = store.changes_since(0).added
     if len(ids) > MAX_DOCUMENTS:
@@ -340,84 +342,5 @@ def measure_store(
     aligned = (
         None if blocks is None else [blocks.blocks.get(vector_id) for vector_id in present.tolist()]
     )
-    return measure_channels(Channels(vectors, words, aligned), rule, progress, seed=seed)
-
-
-def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
-    """Write the file into a data directory atomically."""
-    content = {"version": calibration.version, **_to_json(calibration)}
-    write_atomically(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
-
-
-def read_corpus_calibration(directory: Path, fingerprint: str) -> CorpusCalibration | None:
-    """Read the file of a data directory; None if it does not exist.
-
-    Raises:
-        StoreError: the file is damaged, has another format, or was made with vectors of another
-            `fingerprint`.
-    """
-    path = directory / CALIBRATION_FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-    calibration = _parse(data, path)
-    if calibration.fingerprint != fingerprint:
-        raise StoreError(
-            f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
-            f"{fingerprint[:12]}: calibrate again or delete it"
-        )
-    return calibration
-
-
-def _parse(data: bytes, path: Path) -> CorpusCalibration:
-    try:
-        content = json.loads(data)
-        if content["format"] != FORMAT:
-            raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        calibration = CorpusCalibration(
-            fingerprint=str(content["fingerprint"]),
-            statistics=parse_statistics(content["statistics"]),
-            rule=LinearFusion(**{name: float(value) for name, value in content["rule"].items()}),
-            kinds={
-                str(kind): _distribution(distribution)
-                for kind, distribution in content["kinds"].items()
-            },
-        )
-        version = str(content["version"])
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{path}: not a calibration: {error!r}; calibrate again or delete it"
-        ) from error
-    if version != calibration.version:
-        raise StoreError(f"{path}: does not match its version: calibrate again or delete it")
-    return calibration
-
-
-def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "fingerprint": calibration.fingerprint,
-        "statistics": asdict(calibration.statistics),
-        "rule": asdict(calibration.rule),
-        "kinds": {kind: asdict(distribution) for kind, distribution in calibration.kinds.items()},
-    }
-
-
-def _distribution(content: Mapping[str, Any]) -> NullDistribution:
-    scores = tuple(float(score) for score in content["scores"])
-    rates = tuple(float(rate) for rate in content["rates"])
-    if not scores or len(scores) != len(rates):
-        raise ValueError(f"{len(scores)} scores for {len(rates)} rates")
-    if not all(map(math.isfinite, scores)) or any(b <= a for a, b in pairwise(scores)):
-        raise ValueError("the scores do not rise")
-    if any(b > a for a, b in pairwise(rates)) or not 0 < rates[-1] <= rates[0] <= 1:
-        raise ValueError("the rates do not fall from 1 and stay above 0")
-    return NullDistribution(
-        documents=int(content["documents"]),
-        pairs=int(content["pairs"]),
-        scores=scores,
-        rates=rates,
-    )
+    channels = Channels(vectors, words, aligned)
+    return measure_channels(channels, rule, progress, fingerprint=store.fingerprint, seed=seed)

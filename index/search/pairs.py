@@ -17,7 +17,7 @@ from index.directory.data_directory import DataDirectory
 from index.search.align import score_pairs
 from index.search.calibrate import CalibratedScore, Scoring, within
 from index.search.records import Bounds
-from index.vectors.bulk import products
+from index.vectors.faiss.exact import products
 
 TILE = 2_048  # documents of a side: 16 MiB of cosines
 _BAND = 32  # rows of a tile whose pairs are given together

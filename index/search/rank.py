@@ -14,17 +14,17 @@ import numpy as np
 from encoder.arrays import Int64
 from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
+from index.engine.parallel_steps import PARALLEL_STEPS
 from index.engine.port import BLOCKS, VECTOR, WORDS, Engine
+from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
 from index.search.align import known
 from index.search.calibrate import CalibratedScore, ScoreCalibrator, calibrate_scores, within
-from index.search.channels import timed
 from index.search.collapse import collapse_families, list_collapsed
-from index.search.examples import ExamplesRanker, QueryRanker, Ranker
-from index.search.parallel_steps import PARALLEL_STEPS
-from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions, Seconds
+from index.search.ranker import Ranker
+from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion, Ranking
 from index.store.document_store import DocumentStore
 from index.store.filters import matches
@@ -36,14 +36,12 @@ _WIDER = 4  # how many times more candidates to rank when too few of them could 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The arguments of one search, and the time of its stages."""
+    """The arguments of one search."""
 
     store: DocumentStore
     engine: Engine
     ranker: Ranker
-    options: SearchOptions
     calibrator: ScoreCalibrator
-    seconds: Seconds
 
 
 def selects(options: SearchOptions) -> bool:
@@ -81,15 +79,12 @@ def search(
     """
     options = _possible_now(data, options)
     engine, seconds = data.engine, Seconds()
-    ranker: Ranker
-    if isinstance(query, Examples):
-        searches = tuple(engine.open(example, seconds, options.where) for example in query.all)
-        ranker = ExamplesRanker(query, options, fusion, searches, seconds)
-    else:
-        opened = engine.open(query, seconds, options.where)
-        ranker = QueryRanker(query, options, fusion, opened, seconds)
-    run = _Search(data.store, engine, ranker, options, calibrator, seconds)
-    first = replace(_find(run, among), common_text=_common_share(data.store, query))
+    examples = query if isinstance(query, Examples) else Examples((query,))
+    searches = tuple(engine.open(example, seconds, options.where) for example in examples.all)
+    alone = examples is not query
+    ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
+    run = _Search(data.store, engine, ranker, calibrator)
+    first = replace(_find(run, among), common_text=_common_share(data.store, examples))
     if not options.collapse:
         return first
 
@@ -105,9 +100,11 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(seconds))
 
 
-def _common_share(store: DocumentStore, query: EncodedQuery | Examples) -> float:
-    if isinstance(query, Examples):
-        return float(np.mean([_common_share(store, example) for example in query.all]))
+def _common_share(store: DocumentStore, examples: Examples) -> float:
+    return float(np.mean([_common_share_of(store, example) for example in examples.all]))
+
+
+def _common_share_of(store: DocumentStore, query: EncodedQuery) -> float:
     if query.vector_id != NO_VECTOR:
         return store.alignment.common_share(query.vector_id)
     marks = mark(query.text, None, store.common_text.read())
@@ -128,7 +125,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
-    options, k = run.options, run.options.top_k
+    options, k = run.ranker.options, run.ranker.options.top_k
     while True:
         ranking = run.ranker.rank(k, among)
         best, documents = _read(run, ranking)
@@ -140,7 +137,7 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         scored_as=best.scored_as,
         generation=best.candidates.generation,
         sequence=best.candidates.position,
-        seconds=dict(run.seconds),
+        seconds=dict(run.ranker.seconds),
         alignment=best.receipt,
     )
 
@@ -151,12 +148,12 @@ def _read(run: _Search, ranking: Ranking) -> tuple[Ranking, list[DocumentSummary
     Returns:
         Their ranking, and the documents.
     """
-    top_k, where = run.options.top_k, run.options.where
-    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out
-    rows = [row for row, vector_id in enumerate(ids) if vector_id not in left_out]
+    top_k, where = run.ranker.options.top_k, run.ranker.options.where
+    ids = ranking.vector_ids.tolist()
+    rows = range(len(ids))
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
-    with timed(run.seconds, "fetch"):
+    with timed(run.ranker.seconds, "fetch"):
         while rows and len(kept) < top_k:
             wanted, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
             documents = run.store.get([ids[row] for row in wanted])
@@ -209,5 +206,5 @@ def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) 
             unlike_scores=by_example[row][1],
         )
         for row, (document, measures) in enumerate(zip(documents, calibrated, strict=True))
-        if within(run.options.bounds, scores[row], measures)
+        if within(run.ranker.options.bounds, scores[row], measures)
     )

@@ -1,42 +1,15 @@
-"""What a search takes and returns: query, options, hits, answer."""
+"""What a search takes and returns: examples, options, hits, answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from encoder.arrays import Float32, Int64
-from index.lexical.scoring import LexicalQuery, TermWeight
+from index.engine.query import EncodedQuery, SearchStage
+from index.lexical.scoring import TermWeight
 from index.store.filters import Filter
-from index.vectors.vector_index import NO_VECTOR
 
 Mode = Literal["semantic", "lexical", "hybrid"]
 DEFAULT_MODE: Mode = "hybrid"  # the best on validation queries of three corpora
-SearchStage = Literal["lexical", "search", "align", "fetch"]
-Seconds = dict[SearchStage, float]  # that the stages of a search have taken
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedQuery:
-    """The input of a search.
-
-    Attributes:
-        text: the whole text, whose words are read.
-        vector: Float32[dimension] of unit norm.
-        title: of the text, if it has one.
-        blocks: Float32[S, H], its block vectors; not needed of a stored document.
-        vector_id: of a stored document, which is left out of its own matches.
-        terms: of the text, if they were read before.
-        offsets: Int64[S, 2], the first character of each block and the one after its last; without
-            them, blocks of common text count like others.
-    """
-
-    text: str
-    vector: Float32
-    title: str = ""
-    blocks: Float32 | None = None
-    vector_id: int = NO_VECTOR
-    terms: LexicalQuery | None = None
-    offsets: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True)

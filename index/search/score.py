@@ -18,12 +18,10 @@ corpora, which serve collections too small to be measured. `fusion.json` in a da
 `longmatch tune` fits to the feedback of a corpus, is optional and counts instead.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,11 +31,8 @@ from encoder.atomic_files import write_atomically
 from encoder.calibration import (
     HYBRID,
     SEMANTIC,
-    VERSION_DIGITS,
     Calibration,
     FittedMap,
-    fitted_map_to_json,
-    parse_fitted_map,
     read_calibration,
     write_calibration,
 )
@@ -45,17 +40,10 @@ from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 from index.directory.data_directory import FUSION_FILE
 from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
-from index.errors import StoreError
+from index.search.fitted import Fitted, parse
 from index.search.records import AlignmentReceipt, Mode
 
 FORMAT = 2
-RULE_FIELDS = (
-    "lexical_weight",
-    "hybrid_alignment_weight",
-    "semantic_alignment_weight",
-    "expected_slope",
-    "expected_intercept",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +104,19 @@ class ChannelStatistics:
         mean: of the scores.
         deviation: their standard deviation.
         tail: their 0.999 quantile less their median.
+
+    Raises:
+        ValueError: one is not finite, or deviation or tail is below 0.
     """
 
     mean: float
     deviation: float
     tail: float
 
-    @property
-    def spread(self) -> float:
-        """What a score is divided by."""
-        return self.deviation
+    def __post_init__(self) -> None:
+        numbers = (self.mean, self.deviation, self.tail)
+        if not all(map(math.isfinite, numbers)) or min(numbers[1:]) < 0:
+            raise ValueError(f"the statistics of a channel are {numbers}")
 
     @classmethod
     def of(cls, scores: Float64) -> "ChannelStatistics":
@@ -210,8 +201,8 @@ class StandardRule:
 
 
 def _bounded_spread(measured: ChannelStatistics | None, general: ChannelStatistics | None) -> float:
-    usual = 1.0 if general is None else general.spread
-    found = usual if measured is None else measured.spread
+    usual = 1.0 if general is None else general.deviation
+    found = usual if measured is None else measured.deviation
     return min(max(found, usual / _SPREAD_BOUND), usual * _SPREAD_BOUND)
 
 
@@ -236,33 +227,6 @@ DEFAULT_RULE = StandardRule(
 )
 
 
-def semantic_scores(
-    rule: LinearFusion, mode: Mode, vector: Float32, alignment: Float32 | None = None
-) -> Float32:
-    """Return the semantic score [N] of N documents.
-
-    Args:
-        rule: the weights.
-        mode: of the search.
-        vector: Float32[N], cosines of the document vectors.
-        alignment: Float32[N], NaN for documents that were not aligned; None if none was.
-    """
-    line = rule.expected_slope * vector + rule.expected_intercept
-    expected = np.clip(line, 0.0, 1.0)
-    known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
-    weight = rule.alignment_weight(mode)
-    return ((1.0 - weight) * vector + weight * known).astype(np.float32)
-
-
-def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
-    """Return the hybrid score [N] of N documents from their semantic and lexical scores.
-
-    The semantic scores are those of hybrid mode.
-    """
-    fused: Float32 = (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
-    return fused
-
-
 def apply_rule(
     rule: LinearFusion,
     mode: Mode,
@@ -279,10 +243,16 @@ def apply_rule(
         alignment: NaN for documents that were not aligned; None if none was.
         lexical: cosines of the words; None in semantic mode.
     """
-    semantic = semantic_scores(rule, mode, vector, alignment)
+    line = rule.expected_slope * vector + rule.expected_intercept
+    expected = np.clip(line, 0.0, 1.0)
+    known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
+    weight = rule.alignment_weight(mode)
+    semantic = ((1.0 - weight) * vector + weight * known).astype(np.float32)
     if lexical is None or mode == "semantic":
         return semantic, semantic
-    return semantic, lexical if mode == "lexical" else fuse(rule, semantic, lexical)
+    if mode == "lexical":
+        return semantic, lexical
+    return semantic, (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,48 +334,17 @@ def read_fusion(checkpoint: Checkpoint) -> StandardRule:
     path = checkpoint.directory / FUSION
     data = read_verified(checkpoint.directory, checkpoint.files, FUSION)
     try:
-        content = json.loads(data)
-        if content["format"] != FORMAT:
-            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = StandardRule(
-            ChannelWeights(**content["hybrid"]),
-            ChannelWeights(**content["semantic"]),
-            parse_statistics(content["statistics"]),
-            float(content["expected_slope"]),
-            float(content["expected_intercept"]),
-        )
+        rule, content = parse(data, StandardRule, FORMAT)
         rule.resolve()  # refuses a line that is not finite or falls
         fingerprint = str(content["fingerprint"])
-    except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
-        raise CheckpointError(f"{path}: not a fusion rule: {error!r}") from error
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a fusion rule: {error}") from error
     if fingerprint != checkpoint.fingerprint:
         raise CheckpointError(
             f"{path}: was fitted for checkpoint {fingerprint[:12]}, not for "
             f"{checkpoint.fingerprint[:12]}: fit it again or delete it"
         )
     return rule
-
-
-def parse_statistics(content: Mapping[str, Any]) -> NullStatistics:
-    """Make the statistics of channels of JSON.
-
-    Raises:
-        ValueError: one is not finite, or a deviation or a tail is below 0; or, as `TypeError` and
-            `KeyError`, it is something else.
-    """
-    channels: dict[str, ChannelStatistics | None] = {}
-    for channel in ("vector", "alignment", "lexical"):
-        values = content[channel]
-        measured = None if values is None else ChannelStatistics(**values)
-        if measured is not None:
-            numbers = (measured.mean, measured.deviation, measured.tail)
-            if not all(map(math.isfinite, numbers)) or min(numbers[1:]) < 0:
-                raise ValueError(f"the statistics of {channel} are {numbers}")
-        channels[channel] = measured
-    vector = channels.pop("vector")
-    if vector is None:
-        raise ValueError("there are no statistics of vectors")
-    return NullStatistics(int(content["documents"]), int(content["pairs"]), vector, **channels)
 
 
 def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusion) -> Calibration:
@@ -445,78 +384,30 @@ def write_fusion(checkpoint: Checkpoint, rule: StandardRule) -> None:
     write_manifest(checkpoint.directory)
 
 
-CORPUS_FORMAT = 2
-
-
 @dataclass(frozen=True, slots=True)
-class CorpusFusion:
-    """The content of the file.
+class CorpusFusion(Fitted):
+    """What `longmatch tune` fits to the scores of a data directory.
 
     Attributes:
-        fingerprint: of the vectors whose scores it was fitted to.
         rule: how they are combined.
         report: how it was tested, as JSON; for people.
         probabilities: maps from scores by this rule, by kind of score, if they were fitted; the
             inputs of the maps are scores.
-    """
-
-    fingerprint: str
-    rule: LinearFusion
-    report: dict[str, Any]
-    probabilities: Mapping[str, FittedMap] = field(default_factory=dict)
-
-    @property
-    def version(self) -> str:
-        """A short digest of what probabilities depend on."""
-        text = json.dumps([asdict(self.rule), _maps_to_json(self)], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
-
-
-def write_corpus_fusion(directory: Path, fusion: CorpusFusion) -> None:
-    """Write the file into a data directory, whole or not at all."""
-    content = {
-        "format": CORPUS_FORMAT,
-        "fingerprint": fusion.fingerprint,
-        "rule": asdict(fusion.rule),
-        "probabilities": _maps_to_json(fusion),
-        "report": fusion.report,
-    }
-    write_atomically(directory / FUSION_FILE, json.dumps(content, indent=2) + "\n")
-
-
-def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None:
-    """Read the file of a data directory; None if there is none.
 
     Raises:
-        StoreError: it is damaged, has another format, or is of vectors of another `fingerprint`.
+        ValueError: a map does not rise.
     """
-    path = directory / FUSION_FILE
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        content = json.loads(data)
-        if content["format"] != CORPUS_FORMAT:
-            raise StoreError(f"{path}: format {content['format']!r} is not {CORPUS_FORMAT}")
-        rule = LinearFusion(**{name: float(content["rule"][name]) for name in RULE_FIELDS})
-        maps = {str(k): parse_fitted_map(fitted) for k, fitted in content["probabilities"].items()}
-        found = CorpusFusion(str(content["fingerprint"]), rule, dict(content["report"]), maps)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{path}: not a fusion rule: {error!r}; tune again or delete it"
-        ) from error
-    if found.fingerprint != fingerprint:
-        raise StoreError(
-            f"{path}: was fitted for vectors {found.fingerprint[:12]}, not for "
-            f"{fingerprint[:12]}: tune again or delete it"
-        )
-    return found
 
+    FILE = FUSION_FILE
+    FORMAT = 3
+    AGAIN = "tune again"
 
-def _maps_to_json(fusion: CorpusFusion) -> dict[str, Any]:
-    return {
-        kind: fitted_map_to_json(probability) for kind, probability in fusion.probabilities.items()
-    }
+    rule: LinearFusion
+    report: Mapping[str, Any]
+    probabilities: Mapping[str, FittedMap] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for kind, fitted in self.probabilities.items():
+            slope, intercept = fitted.map.slope, fitted.map.intercept
+            if not (slope > 0 and math.isfinite(slope + intercept)):
+                raise ValueError(f"the map of {kind} has slope {slope} and intercept {intercept}")

@@ -66,13 +66,6 @@ def read_block_vectors(rows: Sequence[tuple[Any, ...]]) -> dict[int, BlockVector
     return dict(starmap(_read_row, rows))
 
 
-def read_offsets(offsets: bytes | None) -> Int64 | None:
-    """Read the offsets Int64[S, 2] of a row; None of a document without blocks, or damaged."""
-    if not isinstance(offsets, bytes) or len(offsets) % 8:
-        return None
-    return np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
-
-
 def _read_row(vector_id: int, offsets: bytes, vectors: bytes) -> tuple[int, BlockVectors]:
     places = np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
     codes = np.frombuffer(vectors, dtype=np.int8).reshape(len(places), -1)

@@ -130,20 +130,11 @@ class Drift:
         return self.added + self.removed
 
 
-@dataclass(frozen=True, slots=True)
-class DriftLimits:
-    """The drift above which lists are retrained.
-
-    The first four limit the fields of `Drift`. `changed` is the least change since training, or
-    since the last attempt, before another attempt is worthwhile: the lists of some corpora are
-    uneven as soon as they are trained, and retraining them would not help.
-    """
-
-    imbalance: float = 3.0
-    empty: float = 0.4
-    added: float = 1.0
-    removed: float = 0.5
-    changed: float = 0.1
+# The drift above which lists are trained again.
+_MOST_IMBALANCE, _MOST_EMPTY, _MOST_ADDED, _MOST_REMOVED = 3.0, 0.4, 1.0, 0.5
+# The least change since training, or since the last attempt, before another attempt is worthwhile:
+# the lists of some corpora are uneven as soon as they are trained, and that would not help.
+_LEAST_CHANGED = 0.1
 
 
 def needs_training(nlist: int, count: int) -> bool:
@@ -186,26 +177,23 @@ def measure_drift(
     )
 
 
-def drift_reasons(
-    drift: Drift, limits: DriftLimits, *, attempted_at: float = 0.0
-) -> tuple[str, ...]:
+def drift_reasons(drift: Drift, *, attempted_at: float = 0.0) -> tuple[str, ...]:
     """Return the reasons to retrain the lists, each in a few words; none where they suit.
 
     Args:
         drift: as measured.
-        limits: above which to retrain.
         attempted_at: the `changed` of the last attempt on the same lists.
     """
-    if drift.changed < attempted_at + limits.changed:
+    if drift.changed < attempted_at + _LEAST_CHANGED:
         return ()
     reasons = ["too few or too many lists"] if drift.outgrown else []
     if drift.nlist == 1:  # one list suits any vectors as long as they are few
         return tuple(reasons)
     over = {
-        "imbalance": (drift.imbalance, limits.imbalance),
-        "empty lists": (drift.empty, limits.empty),
-        "growth": (drift.added, limits.added),
-        "deletes": (drift.removed, limits.removed),
+        "imbalance": (drift.imbalance, _MOST_IMBALANCE),
+        "empty lists": (drift.empty, _MOST_EMPTY),
+        "growth": (drift.added, _MOST_ADDED),
+        "deletes": (drift.removed, _MOST_REMOVED),
     }
     reasons += [f"{name} {value:.2f}" for name, (value, limit) in over.items() if value > limit]
     return tuple(reasons)

@@ -7,7 +7,6 @@ in.
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +32,6 @@ from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import (
     CURRENT,
     Manifest,
-    SavedIndex,
     current_precision,
     publish_snapshot,
     read_current_snapshot,
@@ -52,21 +50,21 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The live index with what belongs to it; replaced as a whole, so that its parts agree.
+    """An index with what belongs to it; the live one is replaced as a whole, so that all agrees.
 
     Attributes:
         index: is searched.
-        number: of the snapshot last published or loaded; 0 for none.
         training: what the lists of the index were trained for.
         nprobe: lists that a query visits.
+        number: of the snapshot last published or loaded; 0 for none.
         published: the sequence that the snapshot holds.
     """
 
     index: FaissIndex
-    number: int
     training: Training
     nprobe: int
-    published: int
+    number: int = 0
+    published: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +86,9 @@ class RetrainingResult:
     nprobe: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """An index that may replace the live one.
-
-    Attributes:
-        index: holds what the store held at `training.sequence`.
-        training: what its lists were trained for.
-        nprobe: how many of its lists a query should visit.
-        recall: recall@10 of the held-out vectors with that nprobe.
-        held_out: these vectors.
-    """
-
-    index: FaissIndex
-    training: Training
-    nprobe: int
-    recall: float
-    held_out: HeldOutQueries
-
-
-def _build_candidate(
+def _build_generation(
     store: DocumentStore, precision: Precision, target: float, stop: Stop = lambda: False
-) -> _Candidate:
+) -> tuple[Generation, HeldOutQueries, float]:
     """Train lists for the present vectors of a store, fill them, and measure their recall.
 
     Vectors that are deleted meanwhile may be missing: catching up with the store removes them
@@ -120,6 +99,10 @@ def _build_candidate(
         precision: that the index holds vectors in.
         target: recall@10 that nprobe is chosen for.
         stop: called before every chunk; true gives up.
+
+    Returns:
+        What may become the live index, vectors that it was not trained for, and its recall@10 of
+        these.
 
     Raises:
         RetrainingStoppedError: `stop` returned true.
@@ -138,7 +121,7 @@ def _build_candidate(
     index.change(*store.vectors(change.added[:0]), sequence=change.sequence)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
     training = Training(change.sequence, len(change.added))
-    return _Candidate(index, training, nprobe, recall, held_out)
+    return Generation(index, training, nprobe), held_out, recall
 
 
 def _catch_up(index: FaissIndex, store: DocumentStore, sequence: int) -> int:
@@ -192,34 +175,7 @@ def _load_generation(store: DocumentStore, root: Path, precision: Precision) -> 
     least, most = nprobe_bounds(index.nlist)
     training = Training(manifest.trained_sequence, manifest.trained_vectors)
     nprobe = min(max(least, manifest.nprobe), most)
-    return Generation(index, manifest.generation, training, nprobe, manifest.sequence)
-
-
-def _publish_generation(
-    store: DocumentStore,
-    root: Path,
-    precision: Precision,
-    source: _Candidate | Generation,
-    unchanged: AbstractContextManager[object],
-) -> Manifest:
-    """Publish an index as a new snapshot in `root`; `unchanged` is held while it is written.
-
-    Raises:
-        SnapshotError: as `publish_snapshot`.
-    """
-
-    def save(path: Path) -> SavedIndex:
-        with unchanged:
-            source.index.save(path)
-            return SavedIndex(
-                precision=precision,
-                sequence=source.index.sequence,
-                trained_sequence=source.training.sequence,
-                trained_vectors=source.training.vectors,
-                nprobe=source.nprobe,
-            )
-
-    return publish_snapshot(root, save, store.fingerprint)
+    return Generation(index, training, nprobe, manifest.generation, manifest.sequence)
 
 
 def _choose_held_out(ids: Int64) -> Int64:
@@ -257,12 +213,7 @@ class LiveIndex:
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
         self._precision = precision
         empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
-        self._live = Generation(empty, 0, Training(0, 0), 1, 0)
-
-    @property
-    def dimension(self) -> int:
-        """Length of every vector."""
-        return self._store.dimension
+        self._live = Generation(empty, Training(0, 0), 1)
 
     @property
     def exact(self) -> bool:
@@ -293,10 +244,6 @@ class LiveIndex:
     def training(self) -> Training:
         """What the lists were trained for."""
         return self._live.training
-
-    def list_sizes(self) -> Int64:
-        """Return how many vectors each list keeps, Int64[nlist]."""
-        return self._live.index.list_sizes()
 
     @property
     def outgrown(self) -> bool:
@@ -401,13 +348,12 @@ class LiveIndex:
             SnapshotError: the new index is in use, but could not be published.
         """
         with self._publishing:
-            candidate = _build_candidate(self._store, self._precision, DEFAULT_TARGET)
-            manifest = None
+            new, _, _ = _build_generation(self._store, self._precision, DEFAULT_TARGET)
             try:
                 if not self._read_only:
-                    manifest = self._publish_candidate(candidate)
+                    new = self._published(new)
             finally:
-                self._swap_in(candidate, manifest)
+                self._swap_in(new)
 
     def retrain(self, target: float, stop: Stop = lambda: False) -> RetrainingResult:
         """Build a new generation, measure it, then publish it and swap it in.
@@ -426,15 +372,12 @@ class LiveIndex:
         """
         self._check_writable()
         with self._publishing:
-            candidate = _build_candidate(self._store, self._precision, target, stop)
-            old = self._live
-            old_recall = candidate.held_out.recall(old.index, old.nprobe)
-            swapped = candidate.recall >= min(target, old_recall)
+            new, held_out, recall = _build_generation(self._store, self._precision, target, stop)
+            old_recall = held_out.recall(self._live.index, self._live.nprobe)
+            swapped = recall >= min(target, old_recall)
             if swapped:
-                self._swap_in(candidate, self._publish_candidate(candidate))
-        return RetrainingResult(
-            swapped, candidate.recall, old_recall, candidate.index.nlist, candidate.nprobe
-        )
+                self._swap_in(self._published(new))
+        return RetrainingResult(swapped, recall, old_recall, new.index.nlist, new.nprobe)
 
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.
@@ -448,31 +391,11 @@ class LiveIndex:
         """
         self._check_writable()
         with self._publishing:
-            live = self._live
-            manifest = _publish_generation(
-                self._store, self._root, self._precision, live, self._updates
-            )
+            before = self._live
+            after = self._published(before)
             with self._updates:
-                self._live = replace(
-                    self._live, number=manifest.generation, published=manifest.sequence
-                )
-            self._store.log.forget(live.published, trained=live.training.sequence)
-
-    def _load_or_rebuild(self) -> None:
-        """Load the current snapshot, or build an index where that cannot be used."""
-        try:
-            self.load_snapshot()
-        except SnapshotError as error:
-            published = (self._root / CURRENT).exists()
-            _log.log(
-                logging.WARNING if published else logging.INFO,
-                "building the index from the document store: %s",
-                error,
-            )
-            try:
-                self.rebuild()
-            except SnapshotError as unpublished:
-                _log.warning("the index is complete in memory only: %s", unpublished)
+                self._live = replace(self._live, number=after.number, published=after.published)
+            self._store.log.forget(before.published, trained=before.training.sequence)
 
     def load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay the changes of the store since.
@@ -488,22 +411,26 @@ class LiveIndex:
         if self._read_only:
             raise StoreError(f"{self._root}: opened for reading only")
 
-    def _swap_in(self, candidate: _Candidate, manifest: Manifest | None) -> None:
-        """Make a candidate live under the generation that it was published as, if it was."""
-        index, training, nprobe = candidate.index, candidate.training, candidate.nprobe
-        _catch_up(index, self._store, index.sequence)
-        with self._updates:
-            _catch_up(index, self._store, index.sequence)
-            generation, published = self._live.number, self._live.published
-            if manifest is not None:
-                generation, published = manifest.generation, manifest.sequence
-            self._live = Generation(index, generation, training, nprobe, published)
-
-    def _publish_candidate(self, candidate: _Candidate) -> Manifest:
-        # No other thread has it, so there is no change to wait for.
-        return _publish_generation(
-            self._store, self._root, self._precision, candidate, nullcontext()
+    def _published(self, generation: Generation) -> Generation:
+        """Publish an index as a new snapshot, and return it with the number of that."""
+        about = Manifest(
+            fingerprint=self._store.fingerprint,
+            precision=self._precision,
+            trained_sequence=generation.training.sequence,
+            trained_vectors=generation.training.vectors,
+            nprobe=generation.nprobe,
         )
+        manifest = publish_snapshot(self._root, generation.index.save, about)
+        return replace(generation, number=manifest.generation, published=manifest.sequence)
+
+    def _swap_in(self, new: Generation) -> None:
+        """Make a generation live; one that was not published has the number of the former."""
+        _catch_up(new.index, self._store, new.index.sequence)
+        with self._updates:
+            _catch_up(new.index, self._store, new.index.sequence)
+            if not new.number:
+                new = replace(new, number=self._live.number, published=self._live.published)
+            self._live = new
 
 
 class NoIndex(LiveIndex):
@@ -563,5 +490,13 @@ def open_live_index(
     """
     precision = precision or current_precision(root) or DEFAULT_PRECISION
     live = LiveIndex(store, root, read_only=read_only, precision=precision)
-    live._load_or_rebuild()
+    try:
+        live.load_snapshot()
+    except SnapshotError as error:
+        level = logging.WARNING if (root / CURRENT).exists() else logging.INFO
+        _log.log(level, "building the index from the document store: %s", error)
+        try:
+            live.rebuild()
+        except SnapshotError as unpublished:
+            _log.warning("the index is complete in memory only: %s", unpublished)
     return live

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.vectors.bulk import compare_all
+from index.vectors.faiss.exact import compare_all
 from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.vector_index import NO_VECTOR
 

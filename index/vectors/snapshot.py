@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably, write_atomically
@@ -27,27 +27,22 @@ _UNFINISHED = ".publishing"
 
 
 @dataclass(frozen=True, slots=True)
-class SavedIndex:
-    """What is in an index file: the store's changes up to `sequence`.
+class Manifest:
+    """What a generation holds: the store's changes up to `sequence`.
 
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
-    queries visit `nprobe` of them.
+    queries visit `nprobe` of them. `fingerprint` is of the checkpoint that made the vectors, and
+    `sha256` of the index file.
     """
 
+    fingerprint: str
     precision: Precision
-    sequence: int
     trained_sequence: int
     trained_vectors: int
     nprobe: int
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest(SavedIndex):
-    """What a generation holds; `sha256` is of its index file."""
-
-    generation: int
-    fingerprint: str
-    sha256: str
+    generation: int = 0
+    sequence: int = 0
+    sha256: str = ""
 
 
 def index_file(root: Path, generation: int) -> Path:
@@ -55,13 +50,13 @@ def index_file(root: Path, generation: int) -> Path:
     return root / f"{generation:010}.index"
 
 
-def publish_snapshot(root: Path, save: Callable[[Path], SavedIndex], fingerprint: str) -> Manifest:
+def publish_snapshot(root: Path, save: Callable[[Path], int], about: Manifest) -> Manifest:
     """Publish a new generation, durable and current at return; a kill leaves the old one current.
 
     Args:
         root: the directory of all snapshots, created when it is missing.
-        save: writes the index to the given path and describes it.
-        fingerprint: of the checkpoint that made the vectors.
+        save: writes the index to the given path and returns the sequence that it holds.
+        about: the index; its number, sequence and checksum are found here.
 
     Raises:
         SnapshotError: something could not be written; the old generation stays current.
@@ -74,11 +69,9 @@ def publish_snapshot(root: Path, save: Callable[[Path], SavedIndex], fingerprint
         with suppress(SnapshotError):  # its index may have been deleted
             numbers.append(read_manifest(root).generation)
         generation = max(numbers, default=0) + 1
-        manifest = Manifest(
-            **asdict(save(unfinished)),
-            generation=generation,
-            fingerprint=fingerprint,
-            sha256=_sha256(unfinished),
+        sequence = save(unfinished)
+        manifest = replace(
+            about, generation=generation, sequence=sequence, sha256=_sha256(unfinished)
         )
         index = index_file(root, generation)
         replace_durably(unfinished, index)

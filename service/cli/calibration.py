@@ -14,13 +14,9 @@ from encoder.checkpoint import vector_space
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from index.directory.data_directory import CALIBRATION_FILE
 from index.optional_dependencies import require_extra
-from index.search.calibrate import measure_scoring
-from index.search.corpus_calibration import (
-    NullDistribution,
-    write_corpus_calibration,
-)
+from index.search.corpus_calibration import NullDistribution, measure_store
 from index.search.records import DEFAULT_MODE, Mode
-from index.search.score import read_corpus_fusion
+from index.search.score import CorpusFusion, read_fusion
 from service.cli.checks import OptionError, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import load, opened, with_reading
@@ -86,11 +82,11 @@ def calibrate(
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
     space = vector_space(loaded)
-    tuned = read_corpus_fusion(data, space.fingerprint)
-    rule = None if tuned is None else tuned.rule
+    tuned = CorpusFusion.read(data, space.fingerprint)
+    rule = read_fusion(loaded) if tuned is None else tuned.rule
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
-        found = measure_scoring(directory.store, loaded, progress, rule)
-    write_corpus_calibration(data, found)
+        found = measure_store(directory.store, rule, progress)
+    found.write(data)
     kinds = found.kinds
     measured = kinds[DEFAULT_MODE]
     if as_json:

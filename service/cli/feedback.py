@@ -11,9 +11,9 @@ from evaluation.fitting.feedback import OTHERS, SearchableQuery
 from evaluation.fitting.judged_queries import JudgedQuery
 from index.directory.data_directory import STORE_FILE, DataDirectory, settle
 from index.document import Document
+from index.engine.query import EncodedQuery
 from index.errors import StoreError
 from index.progress import Progress
-from index.search.records import EncodedQuery
 from index.store.document_store import DocumentStore
 from service.cli.checks import OptionError
 from service.cli.opening import Loaded, encode_query, space_of

@@ -22,8 +22,8 @@ from index.directory.data_directory import (
     with_share_of,
 )
 from index.directory.encoder_name import remember_encoder
+from index.engine.query import EncodedQuery
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
-from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import has_store, read_space

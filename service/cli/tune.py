@@ -22,14 +22,9 @@ from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.search.calibrate import measure_scoring, open_scoring
-from index.search.corpus_calibration import write_corpus_calibration
-from index.search.score import (
-    CorpusFusion,
-    LinearFusion,
-    changed_kinds,
-    write_corpus_fusion,
-)
+from index.search.calibrate import open_scoring
+from index.search.corpus_calibration import measure_store
+from index.search.score import CorpusFusion, LinearFusion, changed_kinds
 from index.sqlite.connections import utc_now
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.corpus_checks import check_data_directory
@@ -135,11 +130,11 @@ def _adopt(
     path = data / CALIBRATION_FILE
     measured = None
     if path.exists():
-        measured = measure_scoring(directory.store, loaded.checkpoint, progress, fusion.rule)
+        measured = measure_store(directory.store, fusion.rule, progress)
         path.unlink()
-    write_corpus_fusion(data, fusion)
+    fusion.write(data)
     if measured is not None:
-        write_corpus_calibration(data, measured)
+        measured.write(data)
 
 
 def _report(

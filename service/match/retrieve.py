@@ -5,13 +5,9 @@ from dataclasses import astuple, dataclass, field, replace
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
+from index.engine.query import EncodedQuery
 from index.search.rank import selects
-from index.search.records import (
-    EncodedQuery,
-    Examples,
-    SearchAnswer,
-    SearchOptions,
-)
+from index.search.records import Examples, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
 from service.encode import EncodedText

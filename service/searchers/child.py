@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import follow_vectors, follow_words
+from index.engine.parallel_steps import PARALLEL_STEPS
 from index.errors import IndexingError
-from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
 from service.searchers.protocol import (
     Begin,

@@ -21,8 +21,9 @@ from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import writer_state
+from index.engine.query import EncodedQuery
 from index.search.calibrate import Scoring
-from index.search.records import EncodedQuery, Examples
+from index.search.records import Examples
 from index.vectors.vector_index import NO_VECTOR, Precision
 from service.metrics import Metrics
 from service.searchers.protocol import (

@@ -15,12 +15,13 @@ from typing import Any
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import WriterState
+from index.engine.query import EncodedQuery
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
 from index.search.calibrate import Scoring
 from index.search.rank import search, select_documents, selects
-from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
+from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
 from index.store.records import StoredDocument
 from index.vectors.vector_index import Precision
 from service.errors import DocumentNotFoundError

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.engine.query import EncodedQuery
 from index.errors import DamagedDocumentError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
-from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
-from index.search.score import semantic_scores
+from index.search.records import AlignmentOptions, Bounds, Mode, SearchOptions
+from index.search.score import apply_rule
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import (
@@ -208,7 +209,7 @@ def _find(
 def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> bool:
     """Return whether the nearest document would be inside the bounds if it were aligned wholly."""
     nearest = cosines.max(initial=-1.0, keepdims=True)
-    most = semantic_scores(collection.fusion, "semantic", nearest, np.ones_like(nearest))
+    _, most = apply_rule(collection.fusion, "semantic", nearest, np.ones_like(nearest))
     most += _ROUNDING
     (worth,) = calibrate_scores(collection.calibrator, "semantic", most.tolist())
     return within(interest.bounds, float(most[0]), worth)

@@ -22,8 +22,9 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, payload_values
 from index.engine.qdrant.generation import MANIFEST
+from index.engine.query import EncodedQuery
 from index.errors import EngineError
-from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Hit, Mode, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, Hit, Mode, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import DocumentStore
 from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches

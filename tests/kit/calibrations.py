@@ -7,11 +7,7 @@ from encoder import calibration
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.calibrate import TOO_FEW, ScoreCalibrator
-from index.search.corpus_calibration import (
-    CorpusCalibration,
-    NullDistribution,
-    write_corpus_calibration,
-)
+from index.search.corpus_calibration import CorpusCalibration, NullDistribution
 from index.search.score import DEFAULT_RULE, ChannelStatistics, NullStatistics
 
 MODES = ("semantic", "lexical", "hybrid")
@@ -58,5 +54,5 @@ def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
         loaded, calibration.Calibration(fingerprint, dict.fromkeys(MODES, MAPS))
     )
     of_corpus = CorpusCalibration(fingerprint, STATISTICS, RULE, dict.fromkeys(MODES, TABLE))
-    write_corpus_calibration(data, of_corpus)
+    of_corpus.write(data)
     return copy, data

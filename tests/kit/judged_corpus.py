@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint, vector_space
-from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
+from index.search.score import CorpusFusion, LinearFusion
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state
 from tests.kit.command import run_main
@@ -85,4 +85,4 @@ def judge(data: Path, topics: int, own_words: int = OWN_WORDS, others: int = OTH
 
 def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
     fingerprint = vector_space(load_checkpoint(checkpoint)).fingerprint
-    write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))
+    CorpusFusion(fingerprint, rule, {}).write(data)

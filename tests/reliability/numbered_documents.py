@@ -79,7 +79,7 @@ def index_problems(
     """
     index, store = data.index, data.store
     problems = []
-    if not len(index) == len(store) == int(index.list_sizes().sum()) == len(versions):
+    if not len(index) == len(store) == int(index._live.index.list_sizes().sum()) == len(versions):
         problems.append(f"{len(index)} vectors, {len(store)} documents, {len(versions)} expected")
     if index.sequence != store.sequence:
         problems.append(f"the index is at {index.sequence}, the store at {store.sequence}")

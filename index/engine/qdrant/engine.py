@@ -28,9 +28,9 @@ from index.engine.qdrant.generation import (
     points_of,
 )
 from index.engine.qdrant.search import QdrantSearch
+from index.engine.query import EncodedQuery, Seconds
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
-from index.search.records import EncodedQuery, Seconds
 from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter

@@ -9,15 +9,15 @@ from qdrant_client import models
 
 from encoder.arrays import Float32, Int64
 from index.engine.blocks import QueryBlocks
+from index.engine.channels import WordChannel
 from index.engine.port import VECTOR, Candidates
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, DOCUMENT, WORDS, fold_query, sparse
+from index.engine.query import EncodedQuery, Seconds, timed
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import TermWeight, candidate_terms
-from index.search.channels import WordChannel, timed
-from index.search.records import EncodedQuery, Seconds
 from index.store.filters import Filter
 
 if TYPE_CHECKING:

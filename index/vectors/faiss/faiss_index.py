@@ -7,11 +7,6 @@ Precision. Many lists hold vectors as fp32, as fp16, or as int8: 8-bit scalar qu
 which training finds the range of each dimension. One list holds fp32 whatever the precision: it
 has no training that could find ranges, and few vectors.
 
-Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
-vectors take half as long as fifty; and searches wait while lists change. Small additions therefore
-wait outside of the lists, where every search compares them, and are assigned together. They are
-rounded as in the lists.
-
 Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
 a second thread gains nothing for a single query, every thread that ever searched would keep a
 team of threads, and where cores are shared a team waits for its slowest member far longer than a
@@ -21,7 +16,7 @@ large additions, which no request waits for, use all cores; training a GPU, wher
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,8 +26,8 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.bulk import compare_all
 from index.vectors.faiss import gpu, ivf
+from index.vectors.faiss.exact import compare_all
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.vector_index import (
     NO_VECTOR,
@@ -48,115 +43,22 @@ TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
-PENDING = 64  # vectors that may wait for their lists: a few per cent of what a search compares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Content:
-    """The content of an index at one sequence of the store.
-
-    Attributes:
-        sequence: of the store.
-        listed: ids of the vectors in lists, ascending Int64[N].
-        waiting: ids of the others, Int64[P].
-        rows: Float32[R, dimension], R >= P; the first are those vectors, the rest is room.
-    """
+    """The ids of all vectors, ascending Int64[N], at one sequence of the store."""
 
     sequence: int
-    listed: Int64
-    waiting: Int64
-    rows: Float32
-
-    @property
-    def pending(self) -> Float32:
-        """The waiting vectors as the index holds them, Float32[P, dimension]."""
-        return self.rows[: len(self.waiting)]
-
-    @property
-    def _last(self) -> int:
-        """The highest id; -1 where there is none."""
-        return int(max(self.waiting.max(initial=-1), self.listed[-1] if len(self.listed) else -1))
-
-    def __len__(self) -> int:
-        return len(self.listed) + len(self.waiting)
-
-    @property
-    def ids(self) -> Int64:
-        """The ids of all vectors, ascending Int64[N + P]."""
-        return np.sort(np.concatenate([self.listed, self.waiting]))
+    ids: Int64
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[M] whether its vector is there."""
-        if len(ids) and ids.min() > self._last:  # as new ones are
+        if not len(self.ids) or not len(ids) or ids.min() > self.ids[-1]:  # as new ones are
             return np.zeros(len(ids), dtype=np.bool_)
-        found: Bool = self.is_listed(ids) | np.isin(ids, self.waiting)
+        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        found: Bool = self.ids[places] == ids
         return found
-
-    def is_listed(self, ids: Int64) -> Bool:
-        """Return for each of ids Int64[M] whether its vector is in a list."""
-        if not len(self.listed):
-            return np.zeros(len(ids), dtype=np.bool_)
-        places = np.minimum(np.searchsorted(self.listed, ids), len(self.listed) - 1)
-        found: Bool = self.listed[places] == ids
-        return found
-
-    def with_pending(self, ids: Int64, vectors: Float32) -> "_Content":
-        """Return the content with more pending vectors, as the index holds them.
-
-        Of the contents made of one, only the last may be used: they share the room behind its rows.
-        """
-        if not len(ids):
-            return self
-        rows, size = self.rows, len(self.waiting)
-        if size + len(ids) > len(rows):
-            rows = np.empty((2 * (size + len(ids)), rows.shape[1]), dtype=np.float32)
-            rows[:size] = self.pending
-        rows[size : size + len(ids)] = vectors
-        return replace(self, waiting=np.concatenate([self.waiting, ids]), rows=rows)
-
-    def with_listed(self, ids: Int64) -> "_Content":
-        """Return the content with the ids Int64[M] of vectors that come into lists."""
-        new = np.sort(ids)
-        last = self.listed[-1] if len(self.listed) else -1
-        if len(new) and new[0] < last:
-            return replace(self, listed=np.sort(np.concatenate([self.listed, new])))
-        return replace(self, listed=np.concatenate([self.listed, new]))
-
-    def without(self, ids: Int64) -> "_Content":
-        """Return the content without the vectors of ids Int64[M]; unknown ones are ignored."""
-        if not len(ids):
-            return self
-        kept = ~np.isin(self.waiting, ids)
-        places = np.searchsorted(self.listed, ids[self.is_listed(ids)])
-        return replace(
-            self,
-            listed=np.delete(self.listed, places) if len(places) else self.listed,
-            waiting=self.waiting if kept.all() else self.waiting[kept],
-            rows=self.rows if kept.all() else self.pending[kept],
-        )
-
-    def without_pending(self) -> "_Content":
-        """Return the content without its pending vectors."""
-        return replace(self, waiting=self.waiting[:0], rows=self.rows[:0].copy())
-
-    def best_of(
-        self, found: SearchResult, queries: Float32, among: IdSet | None = None
-    ) -> SearchResult:
-        """Return the best of those that were found in the lists, [Q, k], and the pending ones."""
-        if not len(self.waiting):
-            return found
-        k = found.ids.shape[1]
-        kept = slice(None) if among is None else among.contains(self.waiting)
-        vectors = self.pending[kept]
-        if not (queries @ vectors.T > found.scores[:, -1:]).any():  # mostly
-            return found
-        pending = compare_all(queries, self.waiting[kept], vectors, k)
-        ids = np.concatenate([found.ids, pending.ids], axis=1)
-        scores = np.concatenate([found.scores, pending.scores], axis=1)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return SearchResult(
-            np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
-        )
 
 
 class ReadersWriterLock:
@@ -230,8 +132,7 @@ class FaissIndex:
     def __init__(self, index: faiss.IndexIVF) -> None:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
-        none = np.empty((0, int(index.d)), dtype=np.float32)
-        self._content = _Content(0, ivf.ids_in_lists(index), np.zeros(0, np.int64), none)
+        self._content = _Content(0, ivf.ids_in_lists(index))
         self._changing = threading.Lock()  # held by one change; taken before the other
         self._lock = ReadersWriterLock()
 
@@ -256,13 +157,12 @@ class FaissIndex:
         return self._content.sequence
 
     def list_sizes(self) -> Int64:
-        """Return how many vectors each list holds, Int64[nlist]; none is pending afterwards."""
-        with self._changing:
-            self._assign_pending()
+        """Return how many vectors each list holds, Int64[nlist]."""
+        with self._lock.reading():
             return ivf.list_sizes(self._index)
 
     def __len__(self) -> int:
-        return len(self._content)
+        return len(self._content.ids)
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[N] whether its vector is there."""
@@ -278,18 +178,12 @@ class FaissIndex:
         NaN for those that are not there.
         """
         with ivf.openmp_threads_for(added=0), self._lock.reading():
-            return self._vectors(self._content, ids)
-
-    def _vectors(self, content: _Content, ids: Int64) -> Float32:
-        listed = content.is_listed(ids)
-        if listed.all():
-            return ivf.reconstruct(self._index, ids)
-        vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
-        vectors[listed] = ivf.reconstruct(self._index, ids[listed])
-        others = np.flatnonzero(~listed)
-        rows, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
-        vectors[others[rows]] = content.pending[waiting]
-        return vectors
+            there = self._content.contains(ids)
+            if there.all():
+                return ivf.reconstruct(self._index, ids)
+            vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
+            vectors[there] = ivf.reconstruct(self._index, ids[there])
+            return vectors
 
     def change(
         self,
@@ -301,7 +195,7 @@ class FaissIndex:
     ) -> None:
         """Add and remove vectors at once; no search sees a part of a change.
 
-        Searches wait while lists change, not for a small addition.
+        Searches wait while lists change, not while the lists of new vectors are found.
 
         Args:
             ids: to add, Int64[N].
@@ -321,35 +215,16 @@ class FaissIndex:
                 raise ValueError(f"vector id {ids[known].min()} is already there")
             if len(gone) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
-            content = before.without(gone)
-            if sequence is not None:
-                content = replace(content, sequence=sequence)
-            if self.nlist > 1 and len(ids) < PENDING:
-                content = content.with_pending(ids, ivf.as_held(self._index, vectors))
-                ids, vectors = ids[:0], vectors[:0]
-            self._replace(content, ids, vectors, gone[before.is_listed(gone)])
-            if len(content.waiting) > PENDING:
-                self._assign_pending()
-
-    def _replace(self, content: _Content, ids: Int64, vectors: Float32, removed: Int64) -> None:
-        """Replace the content, and add to lists and remove from them; `_changing` is held."""
-        if not len(ids) and not len(removed):
-            self._content = content  # searches that have begun go on with the former
-            return
-        lists = ivf.nearest_lists(self._index, vectors)  # before searches have to wait
-        content = content.with_listed(ids)
-        with self._lock.writing():
-            ivf.add_to_lists(self._index, ids, vectors, lists)
-            ivf.remove_from_lists(self._index, removed)
-            self._content = content
-
-    def _assign_pending(self) -> None:
-        """Move the pending vectors into their lists; `_changing` is held."""
-        content = self._content
-        if len(content.waiting):
-            with ivf.openmp_threads_for(len(content.waiting)):
-                nothing = content.waiting[:0]
-                self._replace(content.without_pending(), content.waiting, content.pending, nothing)
+            gone = gone[before.contains(gone)]
+            content = _Content(
+                before.sequence if sequence is None else sequence,
+                _sorted(np.delete(before.ids, np.searchsorted(before.ids, gone)), np.sort(ids)),
+            )
+            lists = ivf.nearest_lists(self._index, vectors)
+            with self._lock.writing() if len(ids) or len(gone) else nullcontext():
+                ivf.add_to_lists(self._index, ids, vectors, lists)
+                ivf.remove_from_lists(self._index, gone)
+                self._content = content
 
     def search(
         self,
@@ -382,18 +257,17 @@ class FaissIndex:
                 found = ivf.search_nearest_lists(self._index, vectors, k, nprobe)
             else:
                 found = self._search_among(content, vectors, k, nprobe, among)
-        # Pending vectors do not change, so changes need not wait.
-        return replace(content.best_of(found, vectors, among), sequence=content.sequence)
+        return replace(found, sequence=content.sequence)
 
     def _search_among(
         self, content: _Content, vectors: Float32, k: int, nprobe: int, among: IdSet
     ) -> SearchResult:
         """Search the lists for vectors of `among`."""
-        most = among.most(len(content))
+        most = among.most(len(content.ids))
         if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
             return self._compare(content, vectors, k, among)
         selector = ivf.selector_of(among)
-        nprobe = min(self.nlist, -(-nprobe * len(content) // most))
+        nprobe = min(self.nlist, -(-nprobe * len(content.ids) // most))
         found = ivf.search_nearest_lists(self._index, vectors, k, nprobe, selector)
         if nprobe < self.nlist and (found.ids == NO_VECTOR).any():
             # The selected vectors lie in few lists, and not in those near a query.
@@ -420,13 +294,13 @@ class FaissIndex:
         return best, sequence
 
     def _compare(self, content: _Content, queries: Float32, k: int, among: IdSet) -> SearchResult:
-        """Compare every selected vector in the lists with every query."""
-        known = content.listed if among.inverted else among.ids
-        ids = known[among.contains(known) & content.is_listed(known)]
+        """Compare every selected vector with every query."""
+        known = content.ids if among.inverted else among.ids
+        ids = known[among.contains(known) & content.contains(known)]
         return compare_all(queries, ids, ivf.reconstruct(self._index, ids), k)
 
-    def save(self, path: Path) -> None:
-        """Write the index to one new file.
+    def save(self, path: Path) -> int:
+        """Write the index to one new file, and return the sequence that it holds.
 
         Changes wait until it is written; searches do not, unless a change waits before them.
 
@@ -434,10 +308,9 @@ class FaissIndex:
             OSError: the file cannot be written whole.
         """
         # Through Python's file object: the writer of faiss does not report a failing close.
-        with path.open("xb") as file, self._changing:
-            self._assign_pending()
-            with self._lock.reading():
-                faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+        with path.open("xb") as file, self._changing, self._lock.reading():
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+            return self.sequence
 
 
 def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32") -> FaissIndex:
@@ -478,6 +351,12 @@ def load_faiss_index(path: Path) -> FaissIndex:
             return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
     except (OSError, RuntimeError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
+
+
+def _sorted(ids: Int64, new: Int64) -> Int64:
+    """Return ids and new ones, both ascending, together."""
+    both = np.concatenate([ids, new])
+    return np.sort(both) if len(ids) and len(new) and new[0] < ids[-1] else both
 
 
 def _slices(sizes: Int64, size: int) -> list[Int64]:

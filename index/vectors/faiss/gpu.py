@@ -1,9 +1,9 @@
-"""FAISS on a GPU: the k-means of the lists, and exact search of many vectors at a time.
+"""FAISS on a GPU: whether it is used, who owns it, and the k-means of the lists.
 
-Only a FAISS built for GPUs has these functions. Where there is no GPU, where it is turned off,
-where a call is too small to be worth the copies, and where the GPU fails (its memory is full, say),
-they return None or False, and the caller computes on the CPU. FAISS's resources of a GPU are not
-made for concurrent use, so one thread owns them.
+Only a FAISS built for GPUs can use one. Where there is none, where it is turned off, where a call
+is too small to be worth the copies, and where the GPU fails (its memory is full, say), the caller
+computes on the CPU. FAISS's resources of a GPU are not made for concurrent use, so one thread owns
+them.
 """
 
 import logging
@@ -14,9 +14,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 import faiss
-import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32
 
 # What a call must have to be worth the copies: inner products, and vectors on either side, as each
 # vector that is copied is compared with all of the other side.
@@ -80,6 +79,11 @@ def _gpu() -> ResourceThread:
     return ResourceThread(lambda: faiss.StandardGpuResources())
 
 
+def run(work: Callable[[Any], T]) -> T | None:
+    """Give FAISS's resources of the GPU to `work`; return what it does, None if it fails."""
+    return _gpu().run(work)
+
+
 def train(index: faiss.IndexIVF, sample: Float32) -> bool:
     """Train the lists of an index on a GPU; return whether that was done."""
     if not gpu_is_used():
@@ -90,7 +94,7 @@ def train(index: faiss.IndexIVF, sample: Float32) -> bool:
         train_with(index, sample, faiss.index_cpu_to_gpu(resources, 0, flat))
         return True
 
-    return bool(_gpu().run(work))
+    return bool(run(work))
 
 
 def train_with(index: faiss.IndexIVF, sample: Float32, assigner: faiss.Index) -> None:
@@ -108,54 +112,7 @@ def train_with(index: faiss.IndexIVF, sample: Float32, assigner: faiss.Index) ->
         index.clustering_index = None
 
 
-def nearest(queries: Float32, vectors: Float32, k: int) -> tuple[Float32, Int64] | None:
-    """Find the k vectors of the largest inner product with each query, best first.
-
-    Args:
-        queries: Float32[Q, dimension].
-        vectors: Float32[N, dimension], k or more.
-        k: more than `MOST_NEIGHBOURS` are not found on a GPU.
-
-    Returns:
-        Products Float32[Q, k] and rows Int64[Q, k].
-    """
-    if k > MOST_NEIGHBOURS or not _worth_it(queries, vectors):
-        return None
-
-    def work(resources: Any) -> tuple[Float32, Int64]:
-        found: tuple[Float32, Int64] = faiss.knn_gpu(
-            resources,
-            np.ascontiguousarray(queries),
-            np.ascontiguousarray(vectors),
-            k,
-            metric=faiss.METRIC_INNER_PRODUCT,
-            device=0,
-            vectorsMemoryLimit=VECTOR_BYTES,
-            queriesMemoryLimit=QUERY_BYTES,
-        )
-        return found
-
-    return _gpu().run(work)
-
-
-def products(queries: Float32, vectors: Float32) -> Float32 | None:
-    """Return all inner products Float32[Q, N] of queries [Q, dimension] and vectors."""
-    if not _worth_it(queries, vectors):
-        return None
-
-    def work(resources: Any) -> Float32:
-        found: Float32 = faiss.pairwise_distance_gpu(
-            resources,
-            np.ascontiguousarray(queries),
-            np.ascontiguousarray(vectors),
-            metric=faiss.METRIC_INNER_PRODUCT,
-            device=0,
-        )
-        return found
-
-    return _gpu().run(work)
-
-
-def _worth_it(queries: Float32, vectors: Float32) -> bool:
-    fewer, more = sorted((len(queries), len(vectors)))
+def is_worth_it(queries: int, vectors: int) -> bool:
+    """Whether a comparison of so many queries with so many vectors goes to a GPU."""
+    fewer, more = sorted((queries, vectors))
     return fewer >= LEAST_VECTORS and fewer * more >= LEAST_PRODUCTS and gpu_is_used()

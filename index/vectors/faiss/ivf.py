@@ -9,6 +9,7 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.id_set import IdSet
 from index.vectors.faiss import gpu
+from index.vectors.faiss.exact import nearest
 from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 
 PARALLEL_FROM = 1_024  # vectors to add or to train with
@@ -85,14 +86,6 @@ def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     return different
 
 
-def as_held(index: faiss.IndexIVF, vectors: Float32) -> Float32:
-    """Return vectors Float32[N, dimension] as the lists of an index hold them."""
-    if not len(vectors) or isinstance(index, faiss.IndexIVFFlat):
-        return vectors
-    held: Float32 = index.sq.decode(index.sq.compute_codes(vectors))
-    return held
-
-
 def reconstruct(index: faiss.IndexIVF, ids: Int64) -> Float32:
     """Return the vectors Float32[N, dimension] of ids Int64[N], which are in lists."""
     if not len(ids):
@@ -105,11 +98,9 @@ def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
     """Return the list of each vector Float32[N, dimension], Int64[N]."""
     if not len(vectors):
         return np.zeros(0, dtype=np.int64)
-    if gpu.gpu_is_used():
-        centroids = index.quantizer.reconstruct_n(0, index.quantizer.ntotal)
-        found = gpu.nearest(vectors, centroids, 1)
-        if found is not None:
-            return found[1].reshape(-1)
+    if gpu.is_worth_it(len(vectors), index.nlist):
+        centroids = index.quantizer.reconstruct_n(0, index.nlist)
+        return nearest(vectors, centroids, 1)[1].reshape(-1)
     lists: Int64 = index.quantizer.assign(vectors, 1).reshape(-1)
     return lists
 

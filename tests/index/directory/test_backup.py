@@ -24,12 +24,8 @@ from index.directory.data_directory import (
     DataDirectory,
 )
 from index.errors import BackupError, StoreError
-from index.search.corpus_calibration import (
-    CorpusCalibration,
-    read_corpus_calibration,
-    write_corpus_calibration,
-)
-from index.search.score import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
+from index.search.corpus_calibration import CorpusCalibration
+from index.search.score import CorpusFusion, LinearFusion
 from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
 from tests.kit.calibrations import STATISTICS
@@ -83,8 +79,8 @@ def adopt(data: Path, weight: float) -> None:
     """Do what `longmatch tune` does when it adopts weights."""
     rule = LinearFusion(weight)
     (data / CALIBRATION_FILE).unlink(missing_ok=True)
-    write_corpus_fusion(data, CorpusFusion(FINGERPRINT, rule, {}))
-    write_corpus_calibration(data, CorpusCalibration(FINGERPRINT, STATISTICS, rule, {}))
+    CorpusFusion(FINGERPRINT, rule, {}).write(data)
+    CorpusCalibration(FINGERPRINT, STATISTICS, rule, {}).write(data)
 
 
 @pytest.mark.parametrize("moment", [CALIBRATION_FILE, FUSION_FILE, STORE_FILE])
@@ -106,12 +102,12 @@ def test_an_adoption_during_a_backup_is_whole_or_absent(
     monkeypatch.setattr(shutil, "copyfile", adopting(shutil.copyfile))
     monkeypatch.setattr(backup, "copy_database", adopting(backup.copy_database))
     write_backup(data, tmp_path / "backup", checkpoint)
-    adopted = read_corpus_fusion(data, FINGERPRINT)
+    adopted = CorpusFusion.read(data, FINGERPRINT)
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
-    fusion = read_corpus_fusion(tmp_path / "new", FINGERPRINT)
+    fusion = CorpusFusion.read(tmp_path / "new", FINGERPRINT)
     assert fusion is not None
     assert fusion == adopted
-    calibration = read_corpus_calibration(tmp_path / "new", FINGERPRINT)
+    calibration = CorpusCalibration.read(tmp_path / "new", FINGERPRINT)
     assert calibration is not None
     assert calibration.rule == fusion.rule
 

@@ -14,12 +14,13 @@ from encoder.blocks import Receipt
 from index.directory import follower
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
+from index.engine.query import EncodedQuery
 from index.errors import SnapshotError
 from index.lexical.segment_files import load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
-from index.search.records import EncodedQuery, SearchAnswer, SearchOptions
+from index.search.records import SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.store.records import EncodedDocument
 from index.vectors.lists import nprobe_bounds

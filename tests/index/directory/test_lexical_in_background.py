@@ -15,10 +15,11 @@ import index.lexical.segmented_index
 from encoder.blocks import Receipt
 from index.directory.data_directory import LEXICAL_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
+from index.engine.query import EncodedQuery
 from index.errors import LexicalIndexNotReadyError
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
-from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
+from index.search.records import Mode, SearchAnswer, SearchOptions
 from index.store.records import EncodedDocument
 from tests.kit.calibrations import RULE
 

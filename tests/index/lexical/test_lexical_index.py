@@ -231,7 +231,8 @@ def test_queries_without_known_words_find_nothing(filled: DocumentStore) -> None
     query = filled.lexical.read("unheard unseen")
     assert len(query) == 0
     assert filled.lexical.candidates(query, 5, None, QueryReads()).tolist() == []
-    assert filled.lexical.search_all(query, 5, IdSet(10, inverted=True)).scores.tolist() == []
+    among = IdSet(10, inverted=True)
+    assert filled.lexical.search(query, 5, among=among, least=5).scores.tolist() == []
     assert filled.lexical.score(query, np.array([1, 999])).tolist() == [0, 0]
 
 

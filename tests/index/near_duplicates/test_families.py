@@ -163,9 +163,9 @@ def test_texts_that_were_there_before_are_found_later(
     store = open_store()
     put(store, late=DOCUMENTS["a1"])
     turns = iter(range(100))
-    store.families.find(SilentProgress(), lambda: next(turns) > 0)  # stopped after one round
+    store.families.finish(SilentProgress(), lambda: next(turns) > 0)  # stopped after one round
     assert 0 < store.families.pending() < len(DOCUMENTS)
-    store.families.find(SilentProgress())
+    store.families.finish(SilentProgress())
     assert store.families.pending() == 0
     assert families_in(store) == expected_families({**DOCUMENTS, "late": DOCUMENTS["a1"]})
 
@@ -179,7 +179,7 @@ def test_switched_off_it_still_forgets_what_is_deleted(open_store: OpenStore) ->
     put(store, f=CHAIN["a"])
     assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
     assert store.families.pending() == 1
-    store.families.find(SilentProgress())
+    store.families.finish(SilentProgress())
     assert families_in(store) == {frozenset({"a", "b", "f"}), frozenset({"d", "e"})}
 
 

@@ -8,9 +8,10 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
+from index.engine.query import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search, select_documents
-from index.search.records import EncodedQuery, Examples, Hit, Mode, SearchAnswer, SearchOptions
+from index.search.records import Examples, Hit, Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.sqlite.block_vectors import BlockVectors
 from index.store.records import EncodedDocument

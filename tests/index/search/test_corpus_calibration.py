@@ -34,9 +34,7 @@ from index.search.corpus_calibration import (
     measure_distribution,
     measure_store,
     pair_scores,
-    read_corpus_calibration,
     sample_pairs,
-    write_corpus_calibration,
 )
 from index.search.records import Bounds
 from index.search.score import DEFAULT_RULE, ChannelStatistics, LinearFusion
@@ -62,7 +60,7 @@ def measure(vectors: np.ndarray, seed: int = 0) -> NullDistribution:
     found = measure_channels(
         Channels(vectors, None), LinearFusion(0.0), SilentProgress(), seed=seed
     )
-    return found.by_mode["semantic"]
+    return found.kinds["semantic"]
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +153,9 @@ def with_statistics(content: Any, vector: Any) -> Any:
 
 
 def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration) -> None:
-    assert read_corpus_calibration(tmp_path, FINGERPRINT) is None
-    write_corpus_calibration(tmp_path, calibration)
-    read = read_corpus_calibration(tmp_path, FINGERPRINT)
+    assert CorpusCalibration.read(tmp_path, FINGERPRINT) is None
+    calibration.write(tmp_path)
+    read = CorpusCalibration.read(tmp_path, FINGERPRINT)
     assert read == calibration
     assert read.version == calibration.version
     assert [path.name for path in tmp_path.iterdir()] == [CALIBRATION_FILE]
@@ -181,29 +179,29 @@ def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration)
 def test_a_damaged_file_is_refused(
     tmp_path: Path, calibration: CorpusCalibration, damage: Callable[[Any], Any]
 ) -> None:
-    write_corpus_calibration(tmp_path, calibration)
+    calibration.write(tmp_path)
     path = tmp_path / CALIBRATION_FILE
     path.write_text(json.dumps(damage(json.loads(path.read_text()))))
-    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
-        read_corpus_calibration(tmp_path, FINGERPRINT)
+    with pytest.raises(StoreError, match=r"calibration\.json: is damaged"):
+        CorpusCalibration.read(tmp_path, FINGERPRINT)
 
 
 def test_one_unreadable_or_of_another_checkpoint_is_refused(
     tmp_path: Path, calibration: CorpusCalibration
 ) -> None:
-    write_corpus_calibration(tmp_path, calibration)
-    with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
-        read_corpus_calibration(tmp_path, "b" * 64)
+    calibration.write(tmp_path)
+    with pytest.raises(StoreError, match="was made for vectors aaaaaaaaaaaa, not for bbbb"):
+        CorpusCalibration.read(tmp_path, "b" * 64)
     path = tmp_path / CALIBRATION_FILE
     content = json.loads(path.read_text())
     for changed, reason in (({"format": 9}, "format 9 is not 3"), ({"version": "0"}, "version")):
         path.write_text(json.dumps({**content, **changed}))
         with pytest.raises(StoreError, match=rf"calibration\.json: .*{reason}"):
-            read_corpus_calibration(tmp_path, FINGERPRINT)
+            CorpusCalibration.read(tmp_path, FINGERPRINT)
     path.unlink()
     path.mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
-        read_corpus_calibration(tmp_path, FINGERPRINT)
+        CorpusCalibration.read(tmp_path, FINGERPRINT)
 
 
 def test_every_mode_is_measured(
@@ -214,7 +212,7 @@ def test_every_mode_is_measured(
     store.put([entry(str(number), text) for number, text in enumerate(texts)])
     _, stored = store.vectors(store.changes_since(0).added)
     found = measure_store(store, RULE, SilentProgress(), seed=2)
-    measured = found.by_mode
+    measured = found.kinds
     assert (found.rule, found.statistics.alignment) == (RULE, None)
     pairs = pair_scores(stored, sample_pairs(130, 2))
     assert found.statistics.vector == ChannelStatistics.of(pairs)
@@ -222,12 +220,12 @@ def test_every_mode_is_measured(
     assert measured["semantic"] == measure(stored, seed=2)
     assert measured["lexical"].scores[0] == 0.0
     alone = measure_store(store, LinearFusion(1.0), SilentProgress(), seed=2)
-    assert alone.by_mode["hybrid"] == measured["lexical"]
+    assert alone.kinds["hybrid"] == measured["lexical"]
     vectors = measure_store(store, LinearFusion(0.0), SilentProgress(), seed=2)
-    assert vectors.by_mode["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
+    assert vectors.kinds["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
     monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
     few = measure_store(store, RULE, SilentProgress(), seed=2)
-    assert {distribution.documents for distribution in few.by_mode.values()} == {110}
+    assert {distribution.documents for distribution in few.kinds.values()} == {110}
     store.delete([str(number) for number in range(129)])
     with pytest.raises(CorpusError, match="1 documents are too few"):
         measure_store(store, RULE, SilentProgress())
@@ -241,7 +239,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
     ids = store.put(entries).added.tolist()
     rule = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.1)
     found = measure_store(store, rule, SilentProgress(), seed=2)
-    measured = found.by_mode
+    measured = found.kinds
 
     _, vectors = store.vectors(store.changes_since(0).added)
     pairs = sample_pairs(110, 2)

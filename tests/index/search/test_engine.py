@@ -9,13 +9,14 @@ import pytest
 
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.channels import CHANNELS, ChannelKind, Found
 from index.engine.local import LocalEngine
 from index.engine.port import VECTOR, WORDS, Candidates
+from index.engine.query import EncodedQuery, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
-from index.search.channels import CHANNELS, ChannelKind, Found
-from index.search.records import EncodedQuery, Mode, SearchOptions, Seconds
+from index.search.records import Mode, SearchOptions
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change

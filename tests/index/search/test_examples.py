@@ -9,15 +9,9 @@ import pytest
 
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.examples import UNLIKE_WEIGHT, combine_scores
-from index.search.records import (
-    AlignmentOptions,
-    EncodedQuery,
-    Examples,
-    Mode,
-    SearchAnswer,
-    SearchOptions,
-)
+from index.engine.query import EncodedQuery
+from index.search.ranker import UNLIKE_WEIGHT, combine_scores
+from index.search.records import AlignmentOptions, Examples, Mode, SearchAnswer, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import OneOf
 from tests.index.search.plane import MODES, answer, direction, entry, names, stored_query

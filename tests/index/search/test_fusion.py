@@ -21,7 +21,6 @@ from index.search.score import (
     StandardRule,
     apply_rule,
     read_fusion,
-    semantic_scores,
     write_fusion,
 )
 from tests.kit.calibrations import MAPS
@@ -57,10 +56,10 @@ def test_what_was_not_aligned_gets_the_alignment_score_to_expect() -> None:
     # 2 * 0.5 - 0.6 = 0.4; the two others are beyond the bounds of an alignment score.
     expected = [0.45, 0.95, 0.05]
     alignment = np.array([0.1, np.nan, np.nan, np.nan], dtype=np.float32)
-    assert semantic_scores(RULE, "semantic", vector, alignment).tolist() == pytest.approx(
+    assert apply_rule(RULE, "semantic", vector, alignment)[0].tolist() == pytest.approx(
         [0.3, *expected]
     )
-    none = semantic_scores(RULE, "semantic", vector)
+    none = apply_rule(RULE, "semantic", vector)[0]
     assert none.tolist() == pytest.approx([0.45, *expected])
     assert none.dtype == np.float32
 

@@ -7,7 +7,9 @@ import pytest
 
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
+from index.engine.query import EncodedQuery
+from index.lexical.snapshot import LexicalSnapshot
+from index.search.records import Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range, matches
 from tests.index.search.plane import MODES, answer, entry, stored_query
@@ -92,6 +94,6 @@ def test_a_stored_query_does_not_take_the_place_of_a_match(data: DataDirectory, 
 def test_unknown_words_read_no_document(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data.store.lexical, "search_all", None)
+    monkeypatch.setattr(LexicalSnapshot, "present_ids", None)
     query = EncodedQuery("unknown", vectors()[-1])
     assert find(data, query, 5, "lexical", FILTERS["half"][0]).hits == ()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.records import NO_BOUNDS, Bounds, EncodedQuery, Hit, Mode, SearchOptions
+from index.engine.query import EncodedQuery
+from index.search.records import NO_BOUNDS, Bounds, Hit, Mode, SearchOptions
 from index.vectors.vector_index import Precision
 from tests.index.search.plane import MODES, RULE, answer, entry
 from tests.kit.index_fixtures import unit_vectors

@@ -3,9 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.vectors.lists import Drift, DriftLimits, Training, drift_reasons, measure_drift
-
-LIMITS = DriftLimits()
+from index.vectors.lists import Drift, Training, drift_reasons, measure_drift
 
 
 def drift(**changed: float) -> Drift:
@@ -45,25 +43,25 @@ def test_the_imbalance_is_between_one_and_the_number_of_lists(sizes: list[int]) 
     ],
 )
 def test_reasons_to_train_again(changed: dict[str, float], reasons: tuple[str, ...]) -> None:
-    assert drift_reasons(drift(**changed), LIMITS) == reasons
+    assert drift_reasons(drift(**changed)) == reasons
 
 
 def test_a_retraining_needs_changes_since_the_last_attempt() -> None:
-    assert drift_reasons(drift(added=1.1), LIMITS, attempted_at=1.05) == ()
-    assert drift_reasons(drift(added=1.2), LIMITS, attempted_at=1.05) == ("growth 1.20",)
+    assert drift_reasons(drift(added=1.1), attempted_at=1.05) == ()
+    assert drift_reasons(drift(added=1.2), attempted_at=1.05) == ("growth 1.20",)
 
 
 def test_one_list_is_only_ever_outgrown() -> None:
     few = measure_drift(np.array([100]), Training(1, 10), added=90, removed=0)
-    assert drift_reasons(few, LIMITS) == ()
+    assert drift_reasons(few) == ()
     many = measure_drift(np.array([5_000]), Training(1, 4_000), added=1_000, removed=0)
-    assert drift_reasons(many, LIMITS) == ("too few or too many lists",)
-    assert drift_reasons(many, LIMITS, attempted_at=many.changed) == ()
+    assert drift_reasons(many) == ("too few or too many lists",)
+    assert drift_reasons(many, attempted_at=many.changed) == ()
     # A collection that goes up and down around the limit is not trained every minute.
     back = measure_drift(np.array([5_000]), Training(1, 4_999), added=1, removed=0)
-    assert drift_reasons(back, LIMITS) == ()
+    assert drift_reasons(back) == ()
 
 
 def test_an_emptied_index_has_too_many_lists() -> None:
     emptied = measure_drift(np.zeros(128, np.int64), Training(1, 5_000), added=0, removed=5_000)
-    assert drift_reasons(emptied, LIMITS) == ("too few or too many lists", "deletes 1.00")
+    assert drift_reasons(emptied) == ("too few or too many lists", "deletes 1.00")

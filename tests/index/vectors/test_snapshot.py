@@ -25,13 +25,10 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
 
 
 def publish(root: Path, index: FaissIndex, sequence: int = 7) -> snapshot.Manifest:
-    def save(path: Path) -> snapshot.SavedIndex:
-        index.save(path)
-        return snapshot.SavedIndex(
-            precision="fp32", sequence=sequence, trained_sequence=1, trained_vectors=90, nprobe=4
-        )
-
-    return snapshot.publish_snapshot(root, save, FINGERPRINT)
+    about = snapshot.Manifest(FINGERPRINT, "fp32", trained_sequence=1, trained_vectors=90, nprobe=4)
+    none = np.zeros(0, dtype=np.int64)
+    index.change(none, np.zeros((0, index.dimension), dtype=np.float32), sequence=sequence)
+    return snapshot.publish_snapshot(root, index.save, about)
 
 
 def read(root: Path) -> tuple[snapshot.Manifest, FaissIndex]:

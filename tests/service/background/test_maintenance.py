@@ -12,7 +12,7 @@ import pytest
 
 from encoder.alignment.space import MIN_DOCUMENTS, MIN_SAMPLE, neutral_space
 from encoder.blocks import Receipt
-from encoder.checkpoint import load_checkpoint
+from encoder.checkpoint import load_checkpoint, vector_space
 from index.alignment.alignment_index import SpaceInUse
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
@@ -32,8 +32,9 @@ Make = Callable[..., Maintenance]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Iterator[DataDirectory]:
-    opened = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
+def data(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[DataDirectory]:
+    fingerprint = vector_space(load_checkpoint(tiny_checkpoint)).fingerprint
+    opened = open_data_directory(tmp_path / "data", fingerprint=fingerprint, dimension=DIMENSION)
     yield opened
     opened.close()
 
@@ -150,7 +151,7 @@ def test_disk_space_of_deleted_documents_is_given_back(
     assert after.free_share <= 0.1
     assert after.pages < before.pages / 4
     assert value(metrics, "store_free_bytes") == after.free_bytes
-    assert data.index.list_sizes().sum() == len(data.index) == 5
+    assert data.index._live.index.list_sizes().sum() == len(data.index) == 5
 
 
 def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:

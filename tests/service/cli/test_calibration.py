@@ -17,7 +17,7 @@ from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.search.calibrate import TOO_FEW
-from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
+from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.search.score import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from tests.kit.calibrations import MODES
@@ -110,7 +110,7 @@ def test_calibrate_writes_and_prints_the_thresholds(
     assert report["pairs"] == 250 * 249 // 2
     assert 0.01 in [kind["false_positive_rate"] for kind in report["kinds"]["hybrid"]]
     opened = load_checkpoint(tiny_checkpoint)
-    read = read_corpus_calibration(data, opened.fingerprint)
+    read = CorpusCalibration.read(data, opened.fingerprint)
     assert read is not None
     assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
     assert {kind.pairs for kind in read.kinds.values()} == {report["pairs"]}

@@ -13,7 +13,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from index.directory import data_directory
 from index.search.calibrate import open_scoring
-from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
+from index.search.score import CorpusFusion, LinearFusion
 from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import FeedbackStore, JudgedQuery
@@ -203,7 +203,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "write_corpus_fusion", killed)
+    monkeypatch.setattr(CorpusFusion, "write", killed)
     longmatch("tune", data)
     assert not (data / data_directory.CALIBRATION_FILE).exists()
     assert used(data, tiny_checkpoint) == BLIND
@@ -213,7 +213,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
 def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data: Path) -> None:
     judge(data, 3)
     fingerprint = read_space(data / data_directory.STORE_FILE).fingerprint
-    write_corpus_fusion(data, CorpusFusion(fingerprint, BLIND, {}))
+    CorpusFusion(fingerprint, BLIND, {}).write(data)
     answer = longmatch("reencode", data, "--reading-share", 0.5)
     assert answer.status == 0, answer.err
     assert not (data / data_directory.FUSION_FILE).exists()
@@ -225,16 +225,16 @@ def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("{", "not a fusion rule"),
-        ('{"format": 9}', "format 9 is not 2"),
-        (None, "was fitted for vectors ffffffffffff"),
+        ("{", "fusion.json: is damaged"),
+        ('{"format": 9}', "format 9 is not 3"),
+        (None, "was made for vectors ffffffffffff"),
     ],
 )
 def test_a_wrong_file_is_found_and_deleted(
     longmatch: Run, data: Path, content: str | None, complaint: str
 ) -> None:
     if content is None:
-        write_corpus_fusion(data, CorpusFusion("f" * 64, BLIND, {}))
+        CorpusFusion("f" * 64, BLIND, {}).write(data)
     else:
         (data / data_directory.FUSION_FILE).write_text(content)
     answer = longmatch("doctor", data)

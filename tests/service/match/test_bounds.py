@@ -20,7 +20,7 @@ from index.search.calibrate import (
     ScoreCalibrator,
     open_scoring,
 )
-from index.search.corpus_calibration import CALIBRATION_FILE, RATES, write_corpus_calibration
+from index.search.corpus_calibration import CALIBRATION_FILE, RATES
 from index.search.score import LinearFusion, read_fusion
 from service.app import create_app
 from service.startup import open_engine
@@ -100,7 +100,7 @@ def test_the_service_opens_both_calibrations(
     checkpoint = load_checkpoint(calibrated)
     data = tmp_path / "own"
     data.mkdir()
-    write_corpus_calibration(data, of_corpus(checkpoint.fingerprint))
+    of_corpus(checkpoint.fingerprint).write(data)
     version = make_client(encoder=calibrated, data=data).get("/version").json()["calibration"]
     assert version["version"] == (
         f"{of_checkpoint(checkpoint.fingerprint).version}"
@@ -118,8 +118,8 @@ def test_the_service_opens_both_calibrations(
 @pytest.mark.parametrize(
     ("content", "why", "warning"),
     [
-        ("{}", DAMAGED, "calibration.json: not a calibration"),
-        ({"fingerprint": "e" * 64}, DAMAGED, "was made with checkpoint eeeeeeeeeeee"),
+        ("{}", DAMAGED, "calibration.json: is damaged"),
+        ({"fingerprint": "e" * 64}, DAMAGED, "was made for vectors eeeeeeeeeeee"),
         ({"rule": LinearFusion(0.5)}, OTHER_RULE, ""),
         (None, UNMEASURED, ""),
     ],
@@ -139,7 +139,7 @@ def test_without_a_measurement_the_general_statistics_serve(
     if isinstance(content, str):
         (data / CALIBRATION_FILE).write_text(content)
     elif content:
-        write_corpus_calibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
+        replace(of_corpus(checkpoint.fingerprint), **content).write(data)
     client = make_client(encoder=calibrated, data=data)
     served = client.app.state.engine.default
     assert served.calibrator.unmeasured == TOO_FEW

@@ -8,8 +8,7 @@ import faiss
 import numpy as np
 import pytest
 
-from index.vectors import bulk
-from index.vectors.faiss import gpu, ivf
+from index.vectors.faiss import exact, gpu, ivf
 from index.vectors.vector_index import Precision
 from tests.kit.index_fixtures import DIMENSION, unit_vectors
 
@@ -18,8 +17,7 @@ def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
     large = unit_vectors(2_100, seed=1)
     assert gpu.number_of_gpus() == 0
     assert not gpu.gpu_is_used()
-    assert gpu.nearest(large, large, 3) is None
-    assert gpu.products(large, large) is None
+    assert not gpu.is_worth_it(len(large), len(large))
     assert not gpu.train(ivf.untrained_index(DIMENSION, 4, "fp32"), large)
 
 
@@ -79,11 +77,10 @@ def test_it_can_be_turned_off_and_on() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 7, 300])
-def test_bulk_search_is_exact(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "_SCORES_A_CALL", 1_000)  # several parts
+def test_exact_search_equals_all_products(k: int) -> None:
     vectors, queries = unit_vectors(300, seed=1), unit_vectors(20, seed=3)
-    scores, rows = bulk.nearest(queries, vectors, k)
+    scores, rows = exact.nearest(queries, vectors, k)
     every = queries @ vectors.T
     assert np.allclose(scores, -np.sort(-every, axis=1)[:, :k], atol=1e-6)
     assert np.allclose(np.take_along_axis(every, rows, axis=1), scores, atol=1e-6)
-    assert np.allclose(bulk.products(queries, vectors), every)
+    assert np.allclose(exact.products(queries, vectors), every)

@@ -1,18 +1,15 @@
-"""Exact search of many vectors at a time: on a GPU where there is one, else with NumPy.
+"""Exact search of many vectors at a time: on a GPU where that is worth the copies, else on the CPU.
 
 What evaluation, the recall of an index and all pairs of a corpus take. A request compares too few
 vectors to be worth copying them to a GPU, and stays on the CPU.
 """
 
-from collections.abc import Iterator
-
+import faiss
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.vectors.faiss import gpu
 from index.vectors.vector_index import NO_VECTOR, SearchResult
-
-_SCORES_A_CALL = 2**24  # 64 MiB
 
 
 def nearest(queries: Float32, vectors: Float32, k: int) -> tuple[Float32, Int64]:
@@ -26,19 +23,13 @@ def nearest(queries: Float32, vectors: Float32, k: int) -> tuple[Float32, Int64]
     Returns:
         Products Float32[Q, k] and rows of `vectors` Int64[Q, k].
     """
-    found = gpu.nearest(queries, vectors, k)
-    if found is not None:
-        return found
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    rows = np.empty((len(queries), k), dtype=np.int64)
-    for part in _parts(len(queries), len(vectors)):
-        every = queries[part] @ vectors.T
-        best = np.argpartition(-every, k - 1, axis=1)[:, :k]
-        best_scores = np.take_along_axis(every, best, axis=1)
-        order = np.argsort(-best_scores, axis=1)
-        rows[part] = np.take_along_axis(best, order, axis=1)
-        scores[part] = np.take_along_axis(best_scores, order, axis=1)
-    return scores, rows
+    both = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
+    metric = faiss.METRIC_INNER_PRODUCT
+    found: tuple[Float32, Int64] | None = None
+    if k <= gpu.MOST_NEIGHBOURS and gpu.is_worth_it(len(queries), len(vectors)):
+        limits = {"vectorsMemoryLimit": gpu.VECTOR_BYTES, "queriesMemoryLimit": gpu.QUERY_BYTES}
+        found = gpu.run(lambda it: faiss.knn_gpu(it, *both, k, metric=metric, device=0, **limits))
+    return faiss.knn(*both, k, metric=metric) if found is None else found
 
 
 def products(queries: Float32, vectors: Float32) -> Float32:
@@ -46,7 +37,11 @@ def products(queries: Float32, vectors: Float32) -> Float32:
 
     They are held at once: the caller divides what is too much.
     """
-    found = gpu.products(queries, vectors)
+    found: Float32 | None = None
+    if gpu.is_worth_it(len(queries), len(vectors)):
+        both = np.ascontiguousarray(queries), np.ascontiguousarray(vectors)
+        metric = faiss.METRIC_INNER_PRODUCT
+        found = gpu.run(lambda it: faiss.pairwise_distance_gpu(it, *both, metric=metric, device=0))
     return queries @ vectors.T if found is None else found
 
 
@@ -62,10 +57,3 @@ def compare_all(queries: Float32, ids: Int64, vectors: Float32, k: int) -> Searc
         found.ids[:, :best] = ids[rows]
         found.scores[:, :best] = scores
     return found
-
-
-def _parts(queries: int, vectors: int) -> Iterator[slice]:
-    """Divide queries so that the scores of a part take bounded memory."""
-    size = max(1, _SCORES_A_CALL // max(1, vectors))
-    for start in range(0, queries, size):
-        yield slice(start, start + size)

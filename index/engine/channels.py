@@ -3,9 +3,7 @@
 Another channel is a class like these, in a file of its own, and an entry of `CHANNELS`.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,21 +11,14 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.engine.port import VECTOR, WORDS
+from index.engine.query import EncodedQuery, SearchStage
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
 from index.lexical.snapshot import QueryReads
-from index.search.records import EncodedQuery, Mode, SearchStage, Seconds
 from index.store.document_store import DocumentStore
 from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import NO_VECTOR
-
-# The channels that find candidates in a mode. The first one says whether there are more.
-FOUND_BY: Mapping[Mode, tuple[str, ...]] = {
-    "semantic": (VECTOR,),
-    "lexical": (WORDS,),
-    "hybrid": (VECTOR, WORDS),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +104,7 @@ class WordChannel:
         words, terms = self.store.lexical, self.terms
         if not alone:
             return Found(words.candidates(terms, max(k, CANDIDATES), among, self.reads))
-        best = words.search(terms, max(k, CANDIDATES), among=among)
-        if among is not None and len(terms) and len(best.vector_ids) < k:
-            # The rarest terms find too few of the selection: compare all of it.
-            best = words.search_all(terms, k, among)
+        best = words.search(terms, max(k, CANDIDATES), among=among, least=k)
         return Found(best.vector_ids, best.scores, len(best.vector_ids) < k)
 
     def score(self, vector_ids: Int64) -> Float32:
@@ -143,11 +131,3 @@ CHANNELS: Mapping[str, ChannelKind] = {
     VECTOR: ChannelKind(lambda _, index, query: VectorChannel(index, query), "search"),
     WORDS: ChannelKind(lambda store, _, query: WordChannel(store, query), "lexical"),
 }
-
-
-@contextmanager
-def timed(seconds: Seconds, stage: SearchStage) -> Iterator[None]:
-    """Add the time that the block takes to a stage."""
-    started = time.perf_counter()
-    yield
-    seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from index.search.parallel_steps import ParallelSteps
+from index.engine.parallel_steps import ParallelSteps
 
 SECONDS = 120  # until a test fails that waits for another thread
 

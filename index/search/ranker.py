@@ -1,4 +1,4 @@
-"""What ranks the documents of a search: one query, or several examples together.
+"""What ranks the documents of a search: by one query, or by several examples together.
 
 A search by examples finds the candidates of each example that is liked, and scores all of them with
 every example. The score of a document is
@@ -19,81 +19,37 @@ from math import inf
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.port import BLOCKS, VECTOR, WORDS, QuerySearch, bounded
+from index.engine.port import VECTOR, WORDS, Candidates, QuerySearch, bounded
+from index.engine.query import EncodedQuery, Seconds, timed
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates
-from index.search.channels import FOUND_BY, timed
 from index.search.records import (
     AlignmentOptions,
     AlignmentReceipt,
-    EncodedQuery,
     Examples,
+    Mode,
     SearchOptions,
-    Seconds,
 )
 from index.search.score import LinearFusion, Ranking, score_candidates, with_channel
 from index.vectors.vector_index import NO_VECTOR
 
 UNLIKE_WEIGHT = 0.25
 _TERMS = 8  # of a hit
+# The channels that find candidates in a mode. The first one says whether there are more.
+_FOUND_BY: Mapping[Mode, tuple[str, ...]] = {
+    "semantic": (VECTOR,),
+    "lexical": (WORDS,),
+    "hybrid": (VECTOR, WORDS),
+}
 
 ExampleScores = tuple[tuple[float, ...], tuple[float, ...]]
 Explained = Mapping[int, tuple[TermWeight, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class QueryRanker:
-    """Ranks by one query.
-
-    Attributes:
-        query: what to search for.
-        options: of the search.
-        fusion: the rule.
-        searches: of the query.
-        seconds: time of each stage.
-    """
-
-    query: EncodedQuery
-    options: SearchOptions
-    fusion: LinearFusion
-    searches: QuerySearch
-    seconds: Seconds
-
-    @property
-    def left_out(self) -> frozenset[int]:
-        """Return the vector id of the query, if it is stored: it is no hit."""
-        return frozenset({self.query.vector_id} - {NO_VECTOR})
-
-    def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank at least k documents other than the query, if so many exist, and align the best."""
-        mode, alignment = self.options.mode, self.options.alignment
-        candidates = self.searches.search(FOUND_BY[mode], k + 1, among)
-        first = score_candidates(self.fusion, mode, candidates).sorted()
-        if alignment is None or mode == "lexical":
-            return first
-        with timed(self.seconds, "align"):
-            own = self.query.vector_id
-            return align_candidates(self.searches, first, self.fusion, alignment, k, own)
-
-    def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
-        """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
-        return _exactly(self.fusion, ranking, self.query, rows, vectors).sorted()
-
-    def terms(self, ranking: Ranking) -> Explained:
-        """Return the terms that give most to the lexical scores; none without words."""
-        if WORDS not in ranking.candidates.scores:
-            return {}
-        return self.searches.explain(ranking.vector_ids.tolist())
-
-    def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
-        """Return none: a query has no examples."""
-        return (), ()
-
-
-@dataclass(frozen=True, slots=True)
-class ExamplesRanker:
-    """Ranks by several examples; of its rankings `parts` are those of each example.
+class Ranker:
+    """Ranks by one query, or by examples; of a ranking by several, `parts` are those of each.
 
     Attributes:
         examples: what to search for.
@@ -101,6 +57,7 @@ class ExamplesRanker:
         fusion: the rule.
         searches: of each example, those that are liked first.
         seconds: time of each stage.
+        alone: the only example is the query.
     """
 
     examples: Examples
@@ -108,32 +65,40 @@ class ExamplesRanker:
     fusion: LinearFusion
     searches: tuple[QuerySearch, ...]
     seconds: Seconds
+    alone: bool
 
     @property
     def left_out(self) -> frozenset[int]:
-        """Return the vector ids of the examples that are stored: they are no hits."""
+        """Return the vector ids of the queries that are stored: they are no hits."""
         return frozenset(example.vector_id for example in self.examples.all) - {NO_VECTOR}
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank at least k documents other than the examples, and align the best with each."""
-        mode = self.options.mode
-        k += len(self.left_out)
+        """Rank at least k documents other than the queries, if so many exist; align the best."""
+        mode, alignment = self.options.mode, self.options.alignment
+        most = k + len(self.left_out) + 1
         liked = self.searches[: len(self.examples.like)]
-        found = [searches.search(FOUND_BY[mode], k + 1, among) for searches in liked]
-        ids = np.unique(np.concatenate([candidates.vector_ids for candidates in found]))
-        ids = ids[~np.isin(ids, list(self.left_out))]
-        parts = self._score(ids)
-        ranking = self._join(parts, exhausted=all(candidates.exhausted for candidates in found))
-        if self.options.alignment is None or mode == "lexical":
+        found = [self._others(search.search(_FOUND_BY[mode], most, among)) for search in liked]
+        if self.alone:
+            parts = [score_candidates(self.fusion, mode, found[0])]
+        else:
+            parts = self._score(
+                np.unique(np.concatenate([candidates.vector_ids for candidates in found]))
+            )
+        exhausted = all(candidates.exhausted for candidates in found)
+        ranking = self._join(parts, exhausted=exhausted)
+        if alignment is None or mode == "lexical":
             return ranking
         with timed(self.seconds, "align"):
-            return self._align(ranking, self.options.alignment)
+            if self.alone:
+                query = self.searches[0]
+                return align_candidates(query, ranking, self.fusion, alignment, k).sorted()
+            return self._align(ranking, alignment)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
         """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
         parts = [
             _exactly(self.fusion, part, example, rows, vectors)
-            for part, example in zip(ranking.parts, self.examples.all, strict=True)
+            for part, example in zip(ranking.parts or (ranking,), self.examples.all, strict=True)
         ]
         joined = self._join(parts, exhausted=ranking.candidates.exhausted)
         return replace(joined, receipt=ranking.receipt)
@@ -141,14 +106,16 @@ class ExamplesRanker:
     def terms(self, ranking: Ranking) -> Explained:
         """Return the terms that give most to the mean lexical scores; none without words."""
         vector_ids = ranking.vector_ids.tolist()
+        if WORDS not in ranking.candidates.scores:
+            return {}
+        if self.alone:
+            return self.searches[0].explain(vector_ids)
         row_of = {vector_id: row for row, vector_id in enumerate(vector_ids)}
         sums: dict[int, dict[str, float]] = {vector_id: {} for vector_id in vector_ids}
         totals = dict.fromkeys(vector_ids, 0.0)
         liked = zip(ranking.parts, self.searches[: len(self.examples.like)], strict=False)
         for part, searches in liked:
-            lexical = part.candidates.scores.get(WORDS)
-            if lexical is None:
-                return {}
+            lexical = part.candidates.scores[WORDS]
             for vector_id, terms in searches.explain(vector_ids).items():
                 weights, score = sums[vector_id], float(lexical[row_of[vector_id]])
                 for term in terms:
@@ -161,10 +128,17 @@ class ExamplesRanker:
         }
 
     def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
-        """Return the scores of a row with each example, liked and not."""
+        """Return the scores of a row with each example, liked and not; none of a query alone."""
         scores = tuple(float(part.scores[row]) for part in ranking.parts)
         liked = len(self.examples.like)
         return scores[:liked], scores[liked:]
+
+    def _others(self, candidates: Candidates) -> Candidates:
+        """Leave out the queries."""
+        if not self.left_out:
+            return candidates
+        kept = ~np.isin(candidates.vector_ids, list(self.left_out))
+        return candidates.take(np.flatnonzero(kept))
 
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""
@@ -182,17 +156,15 @@ class ExamplesRanker:
     def _align(self, ranking: Ranking, options: AlignmentOptions) -> Ranking:
         """Align the best with each example; out of time, the ranking is what it was."""
         deadline = time.perf_counter() + options.budget_seconds
-        rows = np.arange(min(len(ranking), options.candidates))
-        receipt = AlignmentReceipt(aligned=False, candidates=len(rows), scored=0)
+        most = min(len(ranking), options.candidates)
+        receipt = AlignmentReceipt(aligned=False, candidates=most, scored=0)
         aligned: list[Ranking] = []
         for part, searches in zip(ranking.parts, self.searches, strict=True):
             left = deadline - time.perf_counter()
             limits = replace(options, budget_seconds=left, margin=inf)
-            best = part.take(rows)
-            scored = align_candidates(searches, best, self.fusion, limits, len(rows), NO_VECTOR)
+            aligned.append(align_candidates(searches, part, self.fusion, limits, most))
             if time.perf_counter() >= deadline:
                 return replace(ranking, receipt=receipt)
-            aligned.append(_with_alignment(part, scored, self.fusion))
         scored_rows = [0 if part.receipt is None else part.receipt.scored for part in aligned]
         receipt = replace(receipt, aligned=max(scored_rows) > 0, scored=max(scored_rows))
         joined = self._join(aligned, exhausted=ranking.candidates.exhausted)
@@ -200,6 +172,8 @@ class ExamplesRanker:
 
     def _join(self, parts: Sequence[Ranking], *, exhausted: bool) -> Ranking:
         """Rank the documents of parts, all in the same order, by the scores of all parts."""
+        if self.alone:
+            return parts[0].sorted()
         liked, unliked = parts[: len(self.examples.like)], parts[len(self.examples.like) :]
         scores = combine_scores(
             np.stack([part.scores for part in liked]), [part.scores for part in unliked]
@@ -215,9 +189,6 @@ class ExamplesRanker:
             scored_as=self.options.mode if len(kinds) > 1 else kinds.pop(),
             parts=tuple(parts),
         ).sorted()
-
-
-Ranker = QueryRanker | ExamplesRanker
 
 
 def combine_scores(
@@ -236,17 +207,6 @@ def combine_scores(
         nearer = np.maximum(0.0, np.max(np.stack(unlike), axis=0) - scores)
         scores = (scores - weight * nearer).astype(np.float32)
     return scores
-
-
-def _with_alignment(part: Ranking, scored: Ranking, fusion: LinearFusion) -> Ranking:
-    """Return a part with the alignment of some of its documents, which `scored` has reordered."""
-    scores = scored.candidates.scores.get(BLOCKS)
-    if scores is None:
-        return replace(part, receipt=scored.receipt)
-    alignment = np.full(len(part), np.nan, dtype=np.float32)
-    row_of = {vector_id: row for row, vector_id in enumerate(part.vector_ids.tolist())}
-    alignment[[row_of[vector_id] for vector_id in scored.vector_ids.tolist()]] = scores
-    return replace(with_channel(fusion, part, BLOCKS, alignment), receipt=scored.receipt)
 
 
 def _exactly(

@@ -1,0 +1,88 @@
+"""What was fitted to vectors, in files of JSON: dataclasses, with a format and a fingerprint."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from encoder.atomic_files import write_atomically
+from index.errors import StoreError
+
+_VERSION_DIGITS = 12
+T = TypeVar("T")
+
+
+def parse(data: bytes, kind: type[T], form: int) -> tuple[T, dict[str, Any]]:
+    """Make a dataclass of JSON; return it, and all fields that the file has.
+
+    Raises:
+        ValueError: the JSON is damaged, of another format, or has a wrong value.
+    """
+    try:
+        content = json.loads(data)
+        if content["format"] != form:
+            raise ValueError(f"format {content['format']!r} is not {form}")
+        return TypeAdapter(kind).validate_python(content), content
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = ".".join(map(str, wrong["loc"]))
+        raise ValueError(f"{field}: {wrong['msg']}") from error
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(repr(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The content of a file in a data directory.
+
+    Attributes:
+        fingerprint: of the vectors that it was fitted to.
+    """
+
+    FILE: ClassVar[str]
+    FORMAT: ClassVar[int]
+    AGAIN: ClassVar[str]  # what makes the file again
+
+    fingerprint: str
+
+    @property
+    def version(self) -> str:
+        """A short digest of the content."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:_VERSION_DIGITS]
+
+    def write(self, directory: Path) -> None:
+        """Write the file into a data directory, whole or not at all."""
+        content = {"format": self.FORMAT, "version": self.version, **asdict(self)}
+        write_atomically(directory / self.FILE, json.dumps(content, indent=2) + "\n")
+
+    @classmethod
+    def read(cls, directory: Path, fingerprint: str) -> Self | None:
+        """Read the file of a data directory; None if it does not exist.
+
+        Raises:
+            StoreError: the file is damaged, has another format, or is of vectors of another
+                `fingerprint`.
+        """
+        path = directory / cls.FILE
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+        try:
+            found, content = parse(data, cls, cls.FORMAT)
+        except ValueError as error:
+            raise StoreError(f"{path}: is damaged: {error}; {cls.AGAIN} or delete it") from error
+        if content.get("version") != found.version:
+            raise StoreError(f"{path}: does not match its version: {cls.AGAIN} or delete it")
+        if found.fingerprint != fingerprint:
+            raise StoreError(
+                f"{path}: was made for vectors {found.fingerprint[:12]}, not for "
+                f"{fingerprint[:12]}: {cls.AGAIN} or delete it"
+            )
+        return found
