@@ -18,6 +18,7 @@ import numpy as np
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.spaces import (
+    SpaceRow,
     find_space,
     fit_to_documents,
     insert_space,
@@ -35,7 +36,6 @@ from index.followers import Follower
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors, read_offsets
 from index.sqlite.connections import DatabaseFormat, vector_id_list
-from index.store.change_log import Changes
 from index.store.database import Connection, Connections
 
 BLOCKS_FILE = "blocks.sqlite3"
@@ -133,16 +133,13 @@ class AlignableDocuments:
         return without_common(self.space.project(vectors), mark(text, offsets, self.common))
 
 
-class AlignmentIndex(Follower):
-    """The alignment index of an open store. Safe to use from many threads."""
+class AlignmentSpaces:
+    """The spaces that the blocks of an open store are aligned in."""
 
-    def __init__(
-        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
-    ) -> None:
-        """Follow the store at a path; `DocumentStore.alignment` is one."""
-        super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
+    def __init__(self, truth: Connections, common: CommonTexts) -> None:
+        """Read a store; `DocumentStore.alignment` does."""
+        self._truth = truth
         self._common = common
-        self._store = store
         self._loaded: dict[int, SpaceInUse] = {}
 
     def start_with(self, space: AlignmentSpace) -> None:
@@ -157,28 +154,6 @@ class AlignmentIndex(Follower):
         """Return the current space; None in a store that was never given one."""
         with self._truth.reading() as connection:
             return self._current(connection)
-
-    def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
-        """Return the blocks of these documents in the current space; None if there is none."""
-        with self._truth.reading() as connection:
-            used = self._current(connection)
-            common = self._common.read(connection)
-        if used is None:
-            return None
-        with self.reading() as connection:
-            rows = connection.execute(_BLOCKS, (vector_id_list(vector_ids), used.space_id))
-            found = {number: _unpack(content, used.space.dimension) for number, content in rows}
-        if len(found) < len(vector_ids):
-            now = self.space()
-            if now is not None and now.space_id != used.space_id:  # the rows may be deleted
-                return self.read(vector_ids)
-        return AlignableDocuments(used.space, found, common)
-
-    def common_share(self, vector_id: int) -> float:
-        """Return what share of the words of an aligned document is common text."""
-        with self.reading() as connection:
-            row = connection.execute(_SHARE, (vector_id,)).fetchone()
-        return float(row[0]) if row else 0.0
 
     def require_width(self, vectors: Iterable[Float32]) -> None:
         """Check block vectors [S, H] of documents that are to be put.
@@ -210,6 +185,79 @@ class AlignmentIndex(Follower):
         removed = row.documents + added - number
         return float(added + max(0, removed)) / row.documents
 
+    def _next(self, progress: Progress, *, fit: bool) -> SpaceRow | None:
+        """Return the next space, which is fitted to the collection if that is asked for."""
+        with self._truth.reading() as store:
+            following = find_space(store, current=False)
+            try:
+                fitted = fit_to_documents(store, progress) if fit and following is None else None
+            except ValueError as error:
+                raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
+        if fitted is not None:
+            with self._truth.writing() as store:
+                if find_space(store, current=False) is None:  # else another server was first
+                    insert_space(store, fitted, fitted=True)
+                following = find_space(store, current=False)
+        return following
+
+    def _use(self, space: SpaceRow) -> None:
+        """Use a space from now on, if it is still there, and drop all others."""
+        with self._truth.writing() as store:
+            store.execute(_MAKE_CURRENT, (space.space_id,))
+            store.execute(_DROP_SPACES)
+
+    def _current(self, store: Connection) -> SpaceInUse | None:
+        row = find_space(store)
+        return None if row is None else self._load(store, row.space_id)
+
+    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
+        loaded = self._loaded.get(space_id)
+        if loaded is None:
+            try:
+                loaded = SpaceInUse(space_id, load_space(store, space_id))
+            except ValueError as error:
+                raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
+            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
+            self._loaded = {**dict(kept), space_id: loaded}
+        return loaded
+
+
+class AlignmentIndex(AlignmentSpaces, Follower):
+    """The alignment index of an open store. Safe to use from many threads."""
+
+    def __init__(
+        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
+    ) -> None:
+        """Follow the store at a path; `DocumentStore.alignment` is one."""
+        AlignmentSpaces.__init__(self, truth, common)
+        Follower.__init__(self, truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
+
+    def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+        """Return the blocks of these documents in the current space; None if there is none."""
+        with self._truth.reading() as connection:
+            used = self._current(connection)
+            common = self._common.read(connection)
+        if used is None:
+            return None
+        with self.reading() as connection:
+            rows = connection.execute(_BLOCKS, (vector_id_list(vector_ids), used.space_id))
+            found = {number: _unpack(content, used.space.dimension) for number, content in rows}
+        if len(found) < len(vector_ids):
+            now = self.space()
+            if now is not None and now.space_id != used.space_id:  # the rows may be deleted
+                return self.read(vector_ids)
+        return AlignableDocuments(used.space, found, common)
+
+    def common_share(self, vector_id: int) -> float:
+        """Return what share of the words of an aligned document is common text."""
+        with self.reading() as connection:
+            row = connection.execute(_SHARE, (vector_id,)).fetchone()
+        return float(row[0]) if row else 0.0
+
+    def is_pending(self, *, changed: bool) -> bool:
+        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
+        return self.has_next() or self.unfinished or (changed and self.pending() > 0)
+
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
     ) -> None:
@@ -221,26 +269,14 @@ class AlignmentIndex(Follower):
         Raises:
             StoreError: the file cannot be read or written, or block vectors are damaged.
         """
-        with self._truth.reading() as store:
-            following = find_space(store, current=False)
-            try:
-                fitted = fit_to_documents(store, progress) if fit and following is None else None
-            except ValueError as error:
-                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
-        if fitted is not None:
-            with self._truth.writing() as store:
-                if find_space(store, current=False) is None:  # else another server was first
-                    insert_space(store, fitted, fitted=True)
-                following = find_space(store, current=False)
+        following = self._next(progress, fit=fit)
         self._finish("aligning documents", progress, stop)
         if stop():
             return
         if following is not None:
             with self._following:  # what is put now is projected after the switch
                 self._finish("aligning documents", SilentProgress(), lambda: False)
-                with self._truth.writing() as store:
-                    store.execute(_MAKE_CURRENT, (following.space_id,))
-                    store.execute(_DROP_SPACES)
+                self._use(following)
         self._clean(stop)
 
     def _clean(self, stop: Callable[[], bool]) -> None:
@@ -290,36 +326,9 @@ class AlignmentIndex(Follower):
                     else:
                         connection.execute(_INSERT_BLOCKS, (vector_id, space_id, content))
 
-    def _current(self, store: Connection) -> SpaceInUse | None:
-        row = find_space(store)
-        return None if row is None else self._load(store, row.space_id)
 
-    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
-        loaded = self._loaded.get(space_id)
-        if loaded is None:
-            try:
-                loaded = SpaceInUse(space_id, load_space(store, space_id))
-            except ValueError as error:
-                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
-            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
-            self._loaded = {**dict(kept), space_id: loaded}
-        return loaded
-
-
-class ProjectedBlocks(AlignmentIndex):
+class ProjectedBlocks(AlignmentSpaces):
     """Blocks that are projected from the store when they are read, where an engine has them."""
-
-    @property
-    def behind(self) -> bool:
-        """Never: nothing follows."""
-        return False
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Do nothing."""
-
-    def pending(self) -> int:
-        """Return 0."""
-        return 0
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none."""
@@ -342,6 +351,22 @@ class ProjectedBlocks(AlignmentIndex):
                 return 0.0 if marks is None else marks.share
         return 0.0
 
+    def is_pending(self, *, changed: bool) -> bool:
+        """Return whether `refresh` has work besides fitting: a next space, whatever has changed."""
+        return self.has_next()
+
+    def refresh(
+        self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Use the next space, which with `fit` is first fitted to the collection.
+
+        Raises:
+            StoreError: the store cannot be read or written, or block vectors are damaged.
+        """
+        following = self._next(progress, fit=fit)
+        if following is not None and not stop():
+            self._use(following)
+
     def _stored(
         self, store: Connection, vector_ids: Sequence[int], texts: bool
     ) -> Iterator[tuple[int, BlockVectors, str]]:
@@ -356,9 +381,6 @@ class ProjectedBlocks(AlignmentIndex):
                 _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
             else:
                 yield vector_id, stored, str(text)
-
-    def _clean(self, stop: Callable[[], bool]) -> None:
-        pass
 
 
 def _project(

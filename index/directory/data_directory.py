@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from filelock import FileLock, Timeout
 
@@ -48,7 +49,7 @@ from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
 from index.store.document_store import DocumentStore
 from index.store.schema import LOCK_FILE, has_store, read_space
-from index.vectors.live_index import LiveIndex, NoIndex, open_live_index
+from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -89,9 +90,13 @@ class DataDirectory:
 
     path: Path
     store: DocumentStore
-    index: LiveIndex
     engine: Engine
     _open_files: ExitStack
+
+    @property
+    def index(self) -> LiveIndex:
+        """The vectors that this process searches, where the store is not searched elsewhere."""
+        return cast(LocalEngine, self.engine).index
 
     def close(self) -> None:
         """Close the store and release the lock; closing twice does nothing."""
@@ -163,8 +168,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
                     searched.catch_up()
                 except EngineError as error:
                     _log.error("the engine does not follow the store: %s", error)
-            index: LiveIndex = NoIndex(store, path / SNAPSHOTS_DIRECTORY)
-            return DataDirectory(path, store, index, searched, open_files.pop_all())
+            return DataDirectory(path, store, searched, open_files.pop_all())
         if database is not None and not read_only:
             _drop_snapshots_of_others(path, store.log.identity)
         index = open_live_index(
@@ -174,7 +178,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
+        return DataDirectory(path, store, LocalEngine(store, index), open_files.pop_all())
 
 
 def _drop_snapshots_of_others(path: Path, identity: str) -> None:

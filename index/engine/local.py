@@ -39,6 +39,21 @@ class LocalEngine:
         return self.index.sequence
 
     @property
+    def generation(self) -> int:
+        """The snapshot of the index last published or loaded; 0 for none."""
+        return self.index.generation
+
+    @property
+    def documents(self) -> int:
+        """How many documents the index holds."""
+        return len(self.index)
+
+    @property
+    def building(self) -> bool:
+        """Whether words are still being counted: only vectors are searched until then."""
+        return self.store.lexical.building
+
+    @property
     def exact(self) -> bool:
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         return self.index.exact

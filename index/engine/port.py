@@ -100,6 +100,21 @@ class Engine(Protocol):
         ...
 
     @property
+    def generation(self) -> int:
+        """The number of the index that is searched; 0 for none."""
+        ...
+
+    @property
+    def documents(self) -> int:
+        """How many documents it holds."""
+        ...
+
+    @property
+    def building(self) -> bool:
+        """Whether words are still being counted: only vectors are searched until then."""
+        ...
+
+    @property
     def failure(self) -> IndexingError | None:
         """Why it cannot be used, as far as is known; None if it can."""
         ...

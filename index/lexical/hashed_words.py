@@ -5,9 +5,8 @@ them counts. In how many documents a term is, is measured on a sample of the sto
 store, so that all servers weigh alike while the engine uses that measurement.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -16,7 +15,6 @@ from encoder.arrays import Float32, Int32, Int64, UInt8, UInt32
 from encoder.terms.general_words import PAIR
 from index.common_text.collection import CommonTexts
 from index.errors import StoreError
-from index.lexical.lexical_index import LexicalIndex, TitledText
 from index.lexical.scoring import (
     LexicalQuery,
     TermRows,
@@ -29,12 +27,11 @@ from index.lexical.scoring import (
     weigh_terms,
 )
 from index.lexical.snapshot import QueryReads
+from index.lexical.stored_texts import StoredTexts, TitledText
 from index.lexical.tables import MAX_COUNT, JoinedTerms
-from index.lexical.terms import count_terms_and_titles, hash_words, level_of
+from index.lexical.terms import hash_words, level_of
 from index.progress import Progress, SilentProgress
-from index.store.change_log import Changes
 from index.store.database import Connections
-from index.store.rows import SEQUENCE
 
 FREQUENCIES_SCHEMA = """
 CREATE TABLE term_frequencies (
@@ -85,58 +82,27 @@ class Measurement:
 NOTHING = Measurement(0, 0, np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int32))
 
 
-class HashedWords(LexicalIndex):
+class HashedWords:
     """The words of a store whose engine holds them. Safe to use from many threads.
 
-    It follows nothing: what is read of a document is counted in its text, when it is needed.
+    What is read of a document is counted in its text, when it is needed.
     """
 
-    def __init__(
-        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
-    ) -> None:
-        """Read a store; `DocumentStore.lexical` does."""
-        super().__init__(truth, store, common, read_only=read_only)
+    def __init__(self, truth: Connections, common: CommonTexts) -> None:
+        """Read a store; `DocumentStore.words` does."""
+        self._truth = truth
+        self._texts = StoredTexts(truth, common)
         self._used = NOTHING
-
-    @property
-    def behind(self) -> bool:
-        """Never: nothing follows."""
-        return False
-
-    @property
-    def changes(self) -> int:
-        """How often the store has changed."""
-        return int(self._truth.read_rows(SEQUENCE)[0][0])
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Do nothing."""
-
-    def catch_up(self) -> None:
-        """Do nothing."""
-
-    def unpublished(self) -> int:
-        """Return 0."""
-        return 0
-
-    def publish(self) -> None:
-        """Do nothing."""
-
-    def changes_since_title_refresh(self) -> int:
-        """Return 0: titles are searched for when documents are counted for a new generation."""
-        return 0
-
-    def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Do nothing."""
 
     def measure(self) -> int:
         """Count the terms of the documents, or of a sample of many; return its number."""
-        self.titles.forget()
+        self._texts.forget()
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
         parts: list[Int64] = [np.zeros(0, dtype=np.int64)]
         for start in range(0, len(ids), _DOCUMENTS_A_READ):
-            some = self._count(ids[start : start + _DOCUMENTS_A_READ], count_terms_and_titles)
+            some = self._texts.count(ids[start : start + _DOCUMENTS_A_READ])
             parts += [_numbered(counts).ids for _, counts in some]
         term_ids, having = np.unique(np.concatenate(parts), return_counts=True)
         content = term_ids.astype("<u4").tobytes() + having.astype("<i4").tobytes()
@@ -166,7 +132,7 @@ class HashedWords(LexicalIndex):
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to its terms."""
-        return _query(self._used, self._terms_of_text((text, title)))
+        return _query(self._used, self._texts.count_text((text, title)))
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document; none if it is not there."""
@@ -177,7 +143,7 @@ class HashedWords(LexicalIndex):
         first, second = (
             _weigh(
                 self._used,
-                self._terms_of(side) if isinstance(side, int) else self._terms_of_text(side),
+                self._terms_of(side) if isinstance(side, int) else self._texts.count_text(side),
             ).terms
             for side in (left, right)
         )
@@ -204,7 +170,7 @@ class HashedWords(LexicalIndex):
         progress.started("reading words", len(vector_ids))
         for start in range(0, max(len(vector_ids), 1), _DOCUMENTS_A_READ):
             some = vector_ids[start : start + _DOCUMENTS_A_READ].tolist()
-            counted = dict(self._count(some, count_terms_and_titles))
+            counted = dict(self._texts.count(some))
             weighed = [_weigh(used, counted.get(vector_id, {})).terms for vector_id in some]
             term_ids, weights = (
                 np.concatenate([np.zeros(0), *(getattr(terms, name) for terms in weighed)])
@@ -227,7 +193,7 @@ class HashedWords(LexicalIndex):
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         found = {}
-        for vector_id, counts in self._count(vector_ids, count_terms_and_titles):
+        for vector_id, counts in self._texts.count(vector_ids):
             terms = _numbered(counts)
             ids, held = terms.ids.astype(np.uint32), np.minimum(terms.counts, MAX_COUNT)
             alone = JoinedTerms(
@@ -239,12 +205,7 @@ class HashedWords(LexicalIndex):
         return found
 
     def _terms_of(self, vector_id: int) -> Mapping[str, int]:
-        return dict(self._count([vector_id], count_terms_and_titles)).get(vector_id, {})
-
-    def _terms_of_text(self, text: TitledText) -> Mapping[str, int]:
-        with self._truth.reading() as store:
-            titles, common = self.titles.read(store), self._common.read(store)
-        return count_terms_and_titles(text[0], titles, text[1], common)
+        return dict(self._texts.count([vector_id])).get(vector_id, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,9 +57,10 @@ class DocumentStore:
     leave it as it is.
 
     Attributes:
-        lexical: the words of every document, a follower.
-        alignment: the aligned blocks of every document, a follower.
+        words: of every document; a follower, unless it is searched elsewhere.
+        alignment: the aligned blocks of every document; so are they.
         families: which documents are near-duplicates, a follower.
+        searched_elsewhere: whether an engine holds words and blocks.
         followers: what is derived in files of its own; up to date when a call returns.
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
@@ -102,11 +103,6 @@ class DocumentStore:
         self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)
-        words, blocks = (
-            (HashedWords, ProjectedBlocks) if searched_elsewhere else (LexicalIndex, AlignmentIndex)
-        )
-        self.lexical: LexicalIndex = words(*truth, read_only=read_only)
-        self.alignment: AlignmentIndex = blocks(*truth, read_only=read_only)
         self.families = Families(
             *truth,
             find=find_families,
@@ -115,7 +111,17 @@ class DocumentStore:
             if database is None
             else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
         )
-        self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
+        self.searched_elsewhere = searched_elsewhere
+        self.words: LexicalIndex | HashedWords
+        self.alignment: AlignmentIndex | ProjectedBlocks
+        self.followers: Sequence[Follower] = (self.families,)
+        if searched_elsewhere:
+            self.words = HashedWords(self._connections, self.common_text)
+            self.alignment = ProjectedBlocks(self._connections, self.common_text)
+        else:
+            self.words = LexicalIndex(*truth, read_only=read_only)
+            self.alignment = AlignmentIndex(*truth, read_only=read_only)
+            self.followers = (self.words, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
         self._selections = Selections(self._connections)
@@ -123,12 +129,17 @@ class DocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
-                if words_in_background and not searched_elsewhere:
-                    self.lexical.make_in_background()
+                if words_in_background and isinstance(self.words, LexicalIndex):
+                    self.words.make_in_background()
                 follow_all(self.followers)
         except BaseException:
             self._connections.close()
             raise
+
+    @property
+    def lexical(self) -> LexicalIndex:
+        """The words that this process searches, where the store is not searched elsewhere."""
+        return cast(LexicalIndex, self.words)
 
     @property
     def failure(self) -> StorageError | None:

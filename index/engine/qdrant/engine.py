@@ -66,7 +66,7 @@ class QdrantEngine:
     be called again, and `catch_up` makes up for it.
     """
 
-    exact = False
+    building, exact = False, False
 
     def __init__(self, store: DocumentStore, client: QdrantClient, url: str) -> None:
         """Use a client of the server at `url`, which errors name; nothing is asked before use.
@@ -74,7 +74,7 @@ class QdrantEngine:
         The store is one that is `searched_elsewhere`.
         """
         self.store = store
-        self._words = cast(HashedWords, store.lexical)
+        self._words = cast(HashedWords, store.words)
         self.client = client
         self.url = url
         self.failure: EngineError | None = None
@@ -89,6 +89,16 @@ class QdrantEngine:
     def position(self) -> int:
         """The sequence of the store that it holds, as far as this process knows."""
         return 0 if self._generation is None else self._generation.manifest.position
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation; 0 for none."""
+        return 0 if self._generation is None else self._generation.number
+
+    @property
+    def documents(self) -> int:
+        """How many documents the store has, which it holds unless it has failed."""
+        return len(self.store)
 
     def apply(self, change: Change) -> None:
         """Bring the engine to `change` or beyond; at return searches find what it added."""

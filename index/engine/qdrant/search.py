@@ -116,7 +116,7 @@ class QdrantSearch:
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
         with timed(self.seconds, "lexical"):
-            return self.engine.store.lexical.explain(self.words.terms, vector_ids, _TERMS)
+            return self.engine.store.words.explain(self.words.terms, vector_ids, _TERMS)
 
     def _find(
         self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
