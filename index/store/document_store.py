@@ -3,6 +3,7 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -413,6 +414,10 @@ class DocumentStore:
     def shared(self) -> bool:
         """Whether other servers may write to it."""
         return self._connections.shared
+
+    def alone(self, task: str) -> AbstractContextManager[None]:
+        """Wait until no other server over this store does a task, and let none begin it."""
+        return self._connections.alone(task)
 
     def __len__(self) -> int:
         return int(self._connections.read_rows("SELECT count(*) FROM documents")[0][0])

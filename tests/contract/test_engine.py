@@ -221,6 +221,19 @@ def test_another_server_catches_up(qdrant: Opened, forgotten: bool) -> None:
     assert holds_the_store(other)
 
 
+def test_removals_are_forgotten_in_rounds(qdrant: Opened) -> None:
+    store, engine = qdrant.data.store, qdrant.engine
+    for version in range(1, 6):
+        qdrant.put(document(3, version), document(900, version))
+        engine.catch_up()
+    assert store.log.start == store.sequence - 1
+    changes = store.log.since(0)
+    assert changes is not None
+    # The first version of 3 counts for the drift; the last round removed two.
+    assert len(changes.removed) == 3
+    assert holds_the_store(engine)
+
+
 def test_a_rebuild_switches_under_searches_and_writes(qdrant: Opened) -> None:
     before = qdrant.find(1)
     other = qdrant.again()

@@ -84,6 +84,7 @@ class QdrantEngine:
         self._generation: Generation | None = None
         self._indexed: dict[str, set[str]] = {}  # fields of numbers, by generation
         self._compared = False  # the number of points with that of documents
+        self._followed = 0  # the position at the end of the last `catch_up`
 
     @property
     def position(self) -> int:
@@ -116,14 +117,24 @@ class QdrantEngine:
             self.rebuild()
         if not opening and self._has_drifted():
             self.rebuild()
+        self._forget_removals()
 
     def rebuild(self) -> None:
-        """Make the next generation of the store, and switch to it; writes go on meanwhile."""
+        """Make the next generation of the store, and switch to it; writes go on meanwhile.
+
+        If another server makes it already, that is waited for instead.
+        """
         with self._building:
             try:
                 with naming_failures(self.url):
                     self._check_version()
-                    self._make_generation()
+                    before = self._served()
+                    with self.store.alone("generation"):
+                        if self._served() == before:
+                            self._make_generation()
+                        else:
+                            with self._lock:
+                                self._follow(self._find())
             except EngineError as error:
                 self.failure, self._generation = error, None
                 raise
@@ -157,12 +168,10 @@ class QdrantEngine:
     def _find(self) -> Generation:
         """Find the generation that the alias leads to, and check that it is one of this store."""
         self._check_version()
-        aliases = self.client.get_aliases().aliases
-        names = [found.collection_name for found in aliases if found.alias_name == self.alias]
-        if not names:
+        name = self._served()
+        if name is None:
             reason = "it has no generation of this data directory: run `longmatch index`"
             raise GenerationMissingError(self.url, reason)
-        (name,) = names
         rows = self.client.retrieve(name, [MANIFEST])
         manifest = Manifest.read(rows[0].payload if rows else None, f"{self.url}: {name}")
         ours = self.store.fingerprint, self.store.dimension
@@ -176,6 +185,12 @@ class QdrantEngine:
             reason = f"{name} weighs words by frequencies that the store has no more"
             raise GenerationMissingError(self.url, reason)
         return Generation(name, manifest)
+
+    def _served(self) -> str | None:
+        """Return the collection that the alias leads to, if there is one."""
+        aliases = self.client.get_aliases().aliases
+        names = (found.collection_name for found in aliases if found.alias_name == self.alias)
+        return next(names, None)
 
     def _check_version(self) -> None:
         version = self.client.info().version
@@ -278,6 +293,19 @@ class QdrantEngine:
         changed = sum(self.store.log.count_since(made.made))
         return changed > MAX_DRIFT * made.documents
 
+    def _forget_removals(self) -> None:
+        """Forget the removals up to where the round before this one was.
+
+        A server that was paused for longer compares all revisions.
+        """
+        generation, before = self._generation, self._followed
+        if generation is None:
+            return
+        positions = (follower.position for follower in self.store.followers)
+        self._followed = min(generation.manifest.position, *positions)
+        if before < self._followed:
+            self.store.log.forget(before, trained=generation.manifest.made)
+
     def _make_generation(self) -> None:
         """Load a new collection, switch the alias to it, and drop all earlier ones.
 
@@ -308,9 +336,8 @@ class QdrantEngine:
 
     def _switch(self, name: str) -> list[models.CreateAliasOperation | models.DeleteAliasOperation]:
         created = models.CreateAlias(collection_name=name, alias_name=self.alias)
-        known = any(found.alias_name == self.alias for found in self.client.get_aliases().aliases)
         deleted = models.DeleteAlias(alias_name=self.alias)
-        before = [models.DeleteAliasOperation(delete_alias=deleted)] if known else []
+        before = [models.DeleteAliasOperation(delete_alias=deleted)] if self._served() else []
         return [*before, models.CreateAliasOperation(create_alias=created)]
 
 
