@@ -10,7 +10,6 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Full, Queue
 
@@ -65,14 +64,6 @@ class Maintenance:
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
         self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
-        self._local_tasks: Sequence[Callable[[], None]] = ()
-        if not data.store.searched_elsewhere:
-            self._local_tasks = (
-                self._keep_lists,
-                self._keep_snapshot,
-                self._keep_words,
-                self._keep_titles,
-            )
         self._working = threading.Lock()  # never two rounds at once
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
@@ -93,12 +84,13 @@ class Maintenance:
 
     def work(self) -> None:
         """Run one round of all tasks; a task that fails is logged and tried in a later round."""
+        local = self._keep_lists, self._keep_snapshot, self._keep_words, self._keep_titles
         with self._working:
             for task in (
                 self._data.engine.catch_up,  # if it missed a change of the store
                 lambda: follow_all(self._data.store.followers),
                 self._keep_common_text,
-                *self._local_tasks,
+                *(() if self._data.store.searched_elsewhere else local),
                 self._keep_families,
                 self._keep_alignment,
                 self._keep_scoring,
@@ -218,7 +210,7 @@ class Maintenance:
 
 def record_index_metrics(data: DataDirectory, metrics: CollectionMetrics) -> None:
     """Set the metrics of the engine that are cheap to read."""
-    metrics.index_documents.set(data.engine.documents)
+    metrics.index_documents.set(data.documents)
     metrics.index_generation.set(data.engine.generation)
     if data.store.searched_elsewhere:
         return

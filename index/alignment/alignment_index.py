@@ -166,8 +166,8 @@ class AlignmentSpaces:
             for rows in vectors:
                 used.space.project(rows[:1])
 
-    def has_next(self) -> bool:
-        """Return whether a new space waits for documents to be projected into it."""
+    def is_pending(self, *, changed: bool) -> bool:
+        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
         with self._truth.reading() as connection:
             return find_space(connection, current=False) is not None
 
@@ -256,7 +256,8 @@ class AlignmentIndex(AlignmentSpaces, Follower):
 
     def is_pending(self, *, changed: bool) -> bool:
         """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
-        return self.has_next() or self.unfinished or (changed and self.pending() > 0)
+        pending = self.unfinished or (changed and self.pending() > 0)
+        return pending or super().is_pending(changed=changed)
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
@@ -350,10 +351,6 @@ class ProjectedBlocks(AlignmentSpaces):
                 marks = mark(text, stored.offsets, common)
                 return 0.0 if marks is None else marks.share
         return 0.0
-
-    def is_pending(self, *, changed: bool) -> bool:
-        """Return whether `refresh` has work besides fitting: a next space, whatever has changed."""
-        return self.has_next()
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False

@@ -98,6 +98,11 @@ class DataDirectory:
         """The vectors that this process searches, where the store is not searched elsewhere."""
         return cast(LocalEngine, self.engine).index
 
+    @property
+    def documents(self) -> int:
+        """How many documents are searched."""
+        return len(self.store if self.store.searched_elsewhere else self.index)
+
     def close(self) -> None:
         """Close the store and release the lock; closing twice does nothing."""
         self._open_files.close()
@@ -132,7 +137,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
         in_background: bring the words up to date after opening, if it takes more than a second and
-            unless `read_only`; `store.lexical.building` is true until then.
+            unless `read_only`; `store.counts_words` is true until then.
         engine: URL of the server that searches instead of this process. While it does not answer,
             the directory is open all the same.
         database: URL of the PostgreSQL that holds the store, instead of a file in the directory.
@@ -162,7 +167,10 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         )
         open_files.callback(store.close)
         if engine is not None:
-            searched = _connect(store, engine)
+            require_extra("qdrant", "a Qdrant as the engine")
+            from index.engine.qdrant.engine import connect  # its client takes long to import
+
+            searched = connect(store, engine)
             if not read_only:
                 try:
                     searched.catch_up()
@@ -190,13 +198,6 @@ def _drop_snapshots_of_others(path: Path, identity: str) -> None:
             write_atomically(note, identity)
     except OSError as error:
         raise StoreError(f"{note}: cannot be written: {error.strerror}") from error
-
-
-def _connect(store: DocumentStore, url: str) -> Engine:
-    require_extra("qdrant", "a Qdrant as the engine")
-    from index.engine.qdrant.engine import connect  # its client takes long to import
-
-    return connect(store, url)
 
 
 @contextmanager

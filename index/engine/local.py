@@ -44,16 +44,6 @@ class LocalEngine:
         return self.index.generation
 
     @property
-    def documents(self) -> int:
-        """How many documents the index holds."""
-        return len(self.index)
-
-    @property
-    def building(self) -> bool:
-        """Whether words are still being counted: only vectors are searched until then."""
-        return self.store.lexical.building
-
-    @property
     def exact(self) -> bool:
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         return self.index.exact

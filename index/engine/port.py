@@ -105,16 +105,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def documents(self) -> int:
-        """How many documents it holds."""
-        ...
-
-    @property
-    def building(self) -> bool:
-        """Whether words are still being counted: only vectors are searched until then."""
-        ...
-
-    @property
     def failure(self) -> IndexingError | None:
         """Why it cannot be used, as far as is known; None if it can."""
         ...

@@ -101,7 +101,7 @@ class HashedWords:
             some = self._texts.count(ids[start : start + _DOCUMENTS_A_READ])
             parts += [np.unique(_ids_of(counts)) for _, counts in some]
         term_ids, having = np.unique(np.concatenate(parts), return_counts=True)
-        content = term_ids.astype("<u4").tobytes() + having.astype("<i4").tobytes()
+        content = term_ids.astype("<u4").tobytes() + having.astype("<u4").tobytes()
         with self._truth.writing() as store:
             (number,) = store.execute(_INSERT, (len(ids), content, crc32(content))).fetchone()
             store.execute(_FORGET, (number - _KEPT,))
@@ -120,10 +120,8 @@ class HashedWords:
             documents, content, checksum = rows[0]
             if crc32(content) != checksum:
                 raise StoreError(f"the frequencies of terms of measurement {number} are damaged")
-            terms, half = len(content) // 8, len(content) // 2
-            term_ids = np.frombuffer(content, "<u4", terms)
-            having = np.frombuffer(content, "<i4", terms, half)
-            self._used = Measurement(number, documents, term_ids, having)
+            term_ids, having = np.frombuffer(content, "<u4").reshape(2, -1)
+            self._used = Measurement(number, documents, term_ids, having.astype(np.int32))
         return True
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:

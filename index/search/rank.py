@@ -119,7 +119,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
     Waiting takes seconds to minutes, and would keep other requests from the threads that search.
     """
-    if options.mode == "semantic" or not data.engine.building:
+    if options.mode == "semantic" or not data.store.counts_words:
         return options
     if options.mode == "lexical":
         raise LexicalIndexNotReadyError

@@ -113,16 +113,19 @@ class DocumentStore:
             else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
         )
         self.searched_elsewhere = searched_elsewhere
-        self.words: LexicalIndex | HashedWords
-        self.alignment: AlignmentIndex | ProjectedBlocks
-        self.followers: Sequence[Follower] = (self.families,)
-        if searched_elsewhere:
-            self.words = HashedWords(self._connections, self.common_text)
-            self.alignment = ProjectedBlocks(self._connections, self.common_text)
-        else:
-            self.words = LexicalIndex(*truth, read_only=read_only)
-            self.alignment = AlignmentIndex(*truth, read_only=read_only)
-            self.followers = (self.words, self.families, self.alignment)
+        read_there = self._connections, self.common_text
+        self.words: LexicalIndex | HashedWords = (
+            HashedWords(*read_there)
+            if searched_elsewhere
+            else LexicalIndex(*truth, read_only=read_only)
+        )
+        self.alignment: AlignmentIndex | ProjectedBlocks = (
+            ProjectedBlocks(*read_there)
+            if searched_elsewhere
+            else AlignmentIndex(*truth, read_only=read_only)
+        )
+        derived = self.words, self.families, self.alignment
+        self.followers: Sequence[Follower] = [f for f in derived if isinstance(f, Follower)]
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
         self._selections = Selections(self._connections)
@@ -141,6 +144,11 @@ class DocumentStore:
     def lexical(self) -> LexicalIndex:
         """The words that this process searches, where the store is not searched elsewhere."""
         return cast(LexicalIndex, self.words)
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether the words are still being counted in a thread."""
+        return isinstance(self.words, LexicalIndex) and self.words.building
 
     @property
     def failure(self) -> StorageError | None:

@@ -60,7 +60,7 @@ def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
         name=member.name,
         state="open",
         detail=None,
-        documents=member.data.engine.documents,
+        documents=member.data.documents,
         generation=member.data.engine.generation,
         sequence=member.data.engine.position,
     )

@@ -54,7 +54,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     )
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=0 if first is None else first.data.engine.documents,
+        documents=0 if first is None else first.data.documents,
         generation=0 if first is None else first.data.engine.generation,
         degraded=degraded,
     )

@@ -158,36 +158,34 @@ def test_changes_are_seen_in_their_order(
 
 
 def test_one_server_at_a_time_makes_a_generation(
-    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry
 ) -> None:
-    client, created = edge_client(tmp_path / "core"), list[str]()
+    client, goes_on, made = edge_client(tmp_path / "core"), threading.Event(), list[str]()
     given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, "database": postgresql.url}
-    create, goes_on = client.create_collection, threading.Event()
 
-    def create_late(name: str, *args: Any, **options: Any) -> bool:
-        created.append(name)
-        return goes_on.wait() and create(name, *args, **options)
+    class Late(QdrantEngine):
+        def _make_generation(self) -> None:
+            made.append(self.url)
+            goes_on.wait()
+            super()._make_generation()
 
     def waits() -> bool:
         with psycopg.connect(postgresql.url) as connection:
             return connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").rowcount == 1
 
-    monkeypatch.setattr(client, "create_collection", create_late)
     with ThreadPoolExecutor() as threads, ExitStack() as opened:
         opened.callback(goes_on.set)
         engines = []
         for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            file = tmp_path / name / "store.sqlite3"
-            store = DocumentStore(file, **given, searched_elsewhere=True)
-            engines.append(QdrantEngine(opened.enter_context(closing(store)), client, "the core"))
+            store = DocumentStore(tmp_path / name, **given, searched_elsewhere=True)
+            engines.append(Late(opened.enter_context(closing(store)), client, name))
         store.put([entry("d")])
         calls = [threads.submit(engine.rebuild) for engine in engines]
         wait_until(waits)
         goes_on.set()
         for call in calls:
             call.result()
-        assert len(created) == 1
+        assert len(made) == 1
         assert all(holds_the_store(engine) for engine in engines)
 
 

@@ -31,7 +31,6 @@ from index.engine.qdrant.search import QdrantSearch
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
 from index.search.records import EncodedQuery, Seconds
-from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
@@ -66,7 +65,7 @@ class QdrantEngine:
     be called again, and `catch_up` makes up for it.
     """
 
-    building, exact = False, False
+    exact = False
 
     def __init__(self, store: DocumentStore, client: QdrantClient, url: str) -> None:
         """Use a client of the server at `url`, which errors name; nothing is asked before use.
@@ -95,11 +94,6 @@ class QdrantEngine:
     def generation(self) -> int:
         """The number of the generation; 0 for none."""
         return 0 if self._generation is None else self._generation.number
-
-    @property
-    def documents(self) -> int:
-        """How many documents the store has, which it holds unless it has failed."""
-        return len(self.store)
 
     def apply(self, change: Change) -> None:
         """Bring the engine to `change` or beyond; at return searches find what it added."""
@@ -148,17 +142,18 @@ class QdrantEngine:
 
     def on_generation(self, call: Callable[[Generation], T]) -> T:
         """Call with the present generation; once more if another server has switched meanwhile."""
-        try:
+
+        def attempt() -> T:
             with naming_failures(self.url):
-                if self._generation is None:
-                    self._generation = self._find()
-                try:
-                    found = call(self._generation)
-                except Exception as error:
-                    if not _is_missing(error):
-                        raise
-                    self._generation = self._find()
-                    found = call(self._generation)
+                self._generation = self._generation or self._find()
+                return call(self._generation)
+
+        try:
+            try:
+                found = attempt()
+            except GenerationMissingError:
+                self._generation = None
+                found = attempt()
         except EngineError as error:
             self.failure = error
             raise
@@ -203,11 +198,20 @@ class QdrantEngine:
         """Apply what the store has and the generation lacks."""
         if self.store.shared:  # another server may have applied most of it
             generation = self._find()
-        changes = self.store.log.since(generation.manifest.position)
-        if changes is None:
+        name, position = generation.name, generation.manifest.position
+        changes, since = self.store.log.since(position), None
+        if changes is not None:
+            if changes.sequence == position:
+                return
+            self._write(name, changes.changed, changes.sequence)
+            self._delete(name, changes.removed)
+            # This process may have been paused since it read the documents that it wrote.
+            since = self.store.log.since(changes.sequence)
+        if changes is None or since is None:  # they are forgotten
             self._reconcile(generation)
             return
-        self._apply(generation, changes)
+        self._delete(name, np.intersect1d(since.removed, changes.changed))
+        self._advance(generation, changes.sequence)
 
     def _compare(self, generation: Generation) -> None:
         """Apply what is lacking; after a crash of a writer there may be other points as well."""
@@ -215,21 +219,6 @@ class QdrantEngine:
         if self.client.count(generation.name).count != len(self.store) + 1:
             self._reconcile(generation)
         self._compared = True
-
-    def _apply(self, generation: Generation, changes: Changes) -> None:
-        """Write changes, and again what was removed while they were written."""
-        if changes.sequence == generation.manifest.position:
-            return
-        written = changes.changed
-        self._write(generation.name, written, changes.sequence)
-        self._delete(generation.name, changes.removed)
-        # This process may have been paused since it read the documents that it wrote.
-        since = self.store.log.since(changes.sequence)
-        if since is None:
-            self._reconcile(generation)
-            return
-        self._delete(generation.name, np.intersect1d(since.removed, written))
-        self._advance(generation, changes.sequence)
 
     def _advance(self, generation: Generation, position: int) -> None:
         manifest = replace(generation.manifest, position=position)
@@ -312,11 +301,8 @@ class QdrantEngine:
         What another server writes into an earlier one until it is dropped is in the store: it is
         applied at the end.
         """
-        ours = [
-            found.name
-            for found in self.client.get_collections().collections
-            if found.name.startswith(f"{self.alias}-")
-        ]
+        found = self.client.get_collections().collections
+        ours = [each.name for each in found if each.name.startswith(f"{self.alias}-")]
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
         terms = self._words.measure()
         self._words.use(terms)
@@ -376,13 +362,3 @@ def _parts(vector_ids: Sequence[int] | Int64, size: int) -> Iterator[Int64]:
 
 def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
-
-
-def _is_missing(error: Exception) -> bool:
-    try:
-        with naming_failures(""):
-            raise error
-    except GenerationMissingError:
-        return True
-    except Exception:
-        return False

@@ -49,9 +49,7 @@ class ExactEngine:
     store: DocumentStore
     position: int = 0
     exact: bool = True
-    building: bool = False
     generation: int = 0
-    documents: int = 3
     failure: IndexingError | None = None
 
     def apply(self, change: Change) -> None:
