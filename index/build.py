@@ -25,7 +25,8 @@ from index.corpus.reader import Corpus, FolderPart, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from index.lexical.segmented_index import MAX_TITLE_DRIFT
+from index.lexical.lexical_index import LexicalIndex
+from index.lexical.stored_texts import MAX_TITLE_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import DocumentStore
@@ -135,8 +136,11 @@ def build_index(
     if data.store.common_text.has_drifted():
         data.store.refresh_common_text(progress)
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
-    if data.store.lexical.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(data.store):
-        data.store.lexical.refresh_titles(progress)
+    words = data.store.words
+    if isinstance(
+        words, LexicalIndex
+    ) and words.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(data.store):
+        words.refresh_titles(progress)
     refit_alignment(data.store, progress)
     if data.store.finds_families and data.store.families.pending():  # put without it
         data.store.families.finish(progress)
@@ -318,9 +322,11 @@ def publish(data: DataDirectory, progress: Progress) -> None:
         SnapshotError: it could not be published.
         StoreError: the store cannot be read.
     """
+    before = data.engine.position
+    data.engine.catch_up()
+    if data.store.searched_elsewhere:
+        return
     index = data.index
-    before = index.sequence
-    index.catch_up()
     if index.outgrown:
         progress.started("training the index", None)
         index.rebuild()
@@ -330,7 +336,6 @@ def publish(data: DataDirectory, progress: Progress) -> None:
     if data.store.lexical.unpublished():
         progress.started("publishing the lexical index", None)
         data.store.lexical.publish()
-    data.engine.catch_up()
 
 
 def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:

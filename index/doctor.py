@@ -381,7 +381,7 @@ def repair(
             alignment=open_space(checkpoint),
         )
     ) as directory:
-        if directory.store.alignment.pending():
+        if directory.store.alignment.is_pending(changed=True):
             refit_alignment(directory.store, progress)
         directory.store.families.finish(progress)
         publish(directory, progress)

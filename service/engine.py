@@ -117,7 +117,7 @@ class Collection:
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
         metrics: where what belongs to it is counted; the rest is counted for all together.
-        recall_monitor: the thread that measures recall and adapts nprobe.
+        recall_monitor: the thread that measures recall and adapts nprobe of a local index.
         maintenance: the thread that keeps the index accurate and compact.
         opened: closes all of it.
         map: of its documents.
@@ -137,7 +137,7 @@ class Collection:
     standing: "StandingQueries"
     writer: ThreadPoolExecutor
     metrics: CollectionMetrics
-    recall_monitor: RecallMonitor
+    recall_monitor: RecallMonitor | None
     maintenance: Maintenance
     opened: ExitStack
     map: LiveMap = field(default_factory=LiveMap)
@@ -257,7 +257,7 @@ def record_state(engine: Engine) -> None:
     for member in engine.collections.members():
         engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
-        record_index_metrics(opened.data.index, opened.metrics)
+        record_index_metrics(opened.data, opened.metrics)
         opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
 
 

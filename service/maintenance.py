@@ -82,16 +82,13 @@ class Maintenance:
 
     def work(self) -> None:
         """Run one round of all tasks; a task that fails is logged and tried in a later round."""
+        local = self._keep_lists, self._keep_snapshot, self._keep_words, self._keep_titles
         with self._working:
             for task in (
-                self._data.index.catch_up,  # if it missed a change of the store
-                self._data.engine.catch_up,
+                self._data.engine.catch_up,  # if it missed a change of the store
                 lambda: follow_all(self._data.store.followers),
-                self._keep_lists,
-                self._keep_snapshot,
-                self._keep_words,
                 self._keep_common_text,
-                self._keep_titles,
+                *(() if self._data.store.searched_elsewhere else local),
                 self._keep_families,
                 self._keep_alignment,
                 self._keep_scoring,
@@ -115,14 +112,14 @@ class Maintenance:
     def _keep_lists(self) -> None:
         index = self._data.index
         drift = index.measure_drift()
-        _record_drift(drift, index, self._metrics)
+        _record_drift(drift, self._data, self._metrics)
         training, changed = self._attempt
         attempted_at = changed if training == index.training else 0.0
         reasons = drift_reasons(drift, attempted_at=attempted_at)
         if reasons:
             self._attempt = index.training, drift.changed
             self._retrain(reasons)
-            _record_drift(index.measure_drift(), index, self._metrics)
+            _record_drift(index.measure_drift(), self._data, self._metrics)
 
     def _retrain(self, reasons: tuple[str, ...]) -> None:
         _log.info("retraining the index: %s", ", ".join(reasons))
@@ -143,7 +140,7 @@ class Maintenance:
             )
             return
         self._metrics.index_retrainings.labels("swapped").inc()
-        record_index_metrics(self._data.index, self._metrics)
+        record_index_metrics(self._data, self._metrics)
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
             self._data.index.generation,
@@ -155,7 +152,7 @@ class Maintenance:
         changes = index.unpublished()
         if changes >= max(PUBLISH_FROM, PUBLISH_SHARE * len(index)):
             index.publish()
-            record_index_metrics(index, self._metrics)
+            record_index_metrics(self._data, self._metrics)
             changes = index.unpublished()
         self._metrics.index_unpublished_changes.set(changes)
 
@@ -178,8 +175,7 @@ class Maintenance:
         alignment = self._data.store.alignment
         changed = self._data.store.sequence != self._aligned_at
         fit = changed and alignment.drift() > REFIT_DRIFT
-        pending = alignment.unfinished or (changed and alignment.pending())
-        if fit or pending or alignment.has_next():
+        if fit or alignment.is_pending(changed=changed):
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
         if not self._stopping.is_set():
             self._aligned_at = self._data.store.sequence
@@ -195,7 +191,7 @@ class Maintenance:
             _log.info("finding near-duplicates of %d documents", pending)
             store.families.finish(SilentProgress(), self._stopping.is_set)
             self._families_counted_at = -1
-        if (changes := store.lexical.changes) != self._families_counted_at:  # totals reads a table
+        if (changes := store.sequence) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])
             self._families_counted_at = changes
 
@@ -210,22 +206,25 @@ class Maintenance:
         self._metrics.store_free_bytes.set(space.free_bytes)
 
 
-def record_index_metrics(index: LiveIndex, metrics: CollectionMetrics) -> None:
-    """Set the metrics of the index that are cheap to read."""
-    metrics.index_documents.set(len(index))
-    metrics.index_generation.set(index.generation)
+def record_index_metrics(data: DataDirectory, metrics: CollectionMetrics) -> None:
+    """Set the metrics of the engine that are cheap to read."""
+    metrics.index_documents.set(data.documents)
+    metrics.index_generation.set(data.engine.generation)
+    if data.store.searched_elsewhere:
+        return
+    index = data.index
     metrics.index_lists.set(index.nlist)
     metrics.nprobe.set(index.nprobe)
     if index.nlist == 1:  # every search compares every vector
         metrics.recall_at_10.labels("shadow").set(1.0)
 
 
-def _record_drift(drift: Drift, index: LiveIndex, metrics: CollectionMetrics) -> None:
+def _record_drift(drift: Drift, data: DataDirectory, metrics: CollectionMetrics) -> None:
     metrics.index_list_imbalance.set(drift.imbalance)
     metrics.index_empty_lists_ratio.set(drift.empty)
     metrics.index_changed_ratio.labels("added").set(drift.added)
     metrics.index_changed_ratio.labels("removed").set(drift.removed)
-    record_index_metrics(index, metrics)
+    record_index_metrics(data, metrics)
 
 
 SAMPLE_SHARE = 0.01  # of the searches: an exact one takes as long as a hundred others

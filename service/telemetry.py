@@ -81,6 +81,7 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     root = logging.getLogger()
     before = root.level
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # of the engine: a line a request
     root.addHandler(handler)
     root.setLevel(level.upper())
     try:

@@ -18,6 +18,7 @@ import numpy as np
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.spaces import (
+    SpaceRow,
     find_space,
     fit_to_documents,
     insert_space,
@@ -34,7 +35,6 @@ from index.followers import Follower
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
-from index.store.change_log import Changes
 from index.store.database import Connection, Connections
 
 BLOCKS_FILE = "blocks.sqlite3"
@@ -132,18 +132,13 @@ class AlignableDocuments:
         return without_common(self.space.project(vectors), mark(text, offsets, self.common))
 
 
-class AlignmentIndex(Follower):
-    """The alignment index of an open store. Safe to use from many threads."""
+class AlignmentSpaces:
+    """The spaces that the blocks of an open store are aligned in."""
 
-    TASK = "aligning documents"
-
-    def __init__(
-        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
-    ) -> None:
-        """Follow the store at a path; `DocumentStore.alignment` is one."""
-        super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
+    def __init__(self, truth: Connections, common: CommonTexts) -> None:
+        """Read a store; `DocumentStore.alignment` does."""
+        self._truth = truth
         self._common = common
-        self._store = store
         self._loaded: dict[int, SpaceInUse] = {}
 
     def start_with(self, space: AlignmentSpace) -> None:
@@ -158,6 +153,100 @@ class AlignmentIndex(Follower):
         """Return the current space; None in a store that was never given one."""
         with self._truth.reading() as connection:
             return self._current(connection)
+
+    def require_width(self, vectors: Iterable[Float32]) -> None:
+        """Check block vectors [S, H] of documents that are to be put.
+
+        Raises:
+            ValueError: some have another width than the current space.
+        """
+        used = self.space()
+        if used is not None:
+            for rows in vectors:
+                used.space.project(rows[:1])
+
+    def is_pending(self, *, changed: bool) -> bool:
+        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
+        with self._truth.reading() as connection:
+            return find_space(connection, current=False) is not None
+
+    def drift(self) -> float:
+        """Return how many documents came and went since the space was fitted, relative to then.
+
+        Infinity for a space that was not fitted to the collection.
+        """
+        with self._truth.reading() as connection:
+            row = find_space(connection)
+            if row is None or not row.documents:
+                return float("inf")
+            (added,) = connection.execute(_ADDED_SINCE, (row.sequence,)).fetchone()
+            (number,) = connection.execute(_NUMBER).fetchone()
+        removed = row.documents + added - number
+        return float(added + max(0, removed)) / row.documents
+
+    def _next(self, progress: Progress, *, fit: bool) -> SpaceRow | None:
+        """Return the next space, which is fitted to the collection if that is asked for."""
+        with self._truth.reading() as store:
+            following = find_space(store, current=False)
+            try:
+                fitted = fit_to_documents(store, progress) if fit and following is None else None
+            except ValueError as error:
+                raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
+        if fitted is not None:
+            with self._truth.writing() as store:
+                if find_space(store, current=False) is None:  # else another server was first
+                    insert_space(store, fitted, fitted=True)
+                following = find_space(store, current=False)
+        return following
+
+    def _use(self, space: SpaceRow) -> None:
+        """Use a space from now on, if it is still there, and drop all others."""
+        with self._truth.writing() as store:
+            store.execute(_MAKE_CURRENT, (space.space_id,))
+            store.execute(_DROP_SPACES)
+
+    def _current(self, store: Connection) -> SpaceInUse | None:
+        row = find_space(store)
+        return None if row is None else self._load(store, row.space_id)
+
+    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
+        loaded = self._loaded.get(space_id)
+        if loaded is None:
+            try:
+                loaded = SpaceInUse(space_id, load_space(store, space_id))
+            except ValueError as error:
+                raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
+            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
+            self._loaded = {**dict(kept), space_id: loaded}
+        return loaded
+
+    def _stored(
+        self, store: Connection, vector_ids: Iterable[int], *, texts: bool = True
+    ) -> Iterator[tuple[int, BlockVectors, str]]:
+        """Yield documents with their block vectors, and their texts; damaged ones are left out."""
+        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
+        for vector_id, offsets, vectors, text in store.execute(
+            statement, (vector_id_list(vector_ids),)
+        ).fetchall():
+            try:
+                stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
+            except (TypeError, ValueError) as error:
+                _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
+            else:
+                yield vector_id, stored, str(text)
+
+
+class AlignmentIndex(AlignmentSpaces, Follower):
+    """The alignment index of an open store. Safe to use from many threads."""
+
+    TASK = "aligning documents"
+
+    def __init__(
+        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
+    ) -> None:
+        """Follow the store at a path; `DocumentStore.alignment` is one."""
+        AlignmentSpaces.__init__(self, truth, common)
+        Follower.__init__(self, truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none."""
@@ -181,35 +270,10 @@ class AlignmentIndex(Follower):
             row = connection.execute(_SHARE, (vector_id,)).fetchone()
         return float(row[0]) if row else 0.0
 
-    def require_width(self, vectors: Iterable[Float32]) -> None:
-        """Check block vectors [S, H] of documents that are to be put.
-
-        Raises:
-            ValueError: some have another width than the current space.
-        """
-        used = self.space()
-        if used is not None:
-            for rows in vectors:
-                used.space.project(rows[:1])
-
-    def has_next(self) -> bool:
-        """Return whether a new space waits for documents to be projected into it."""
-        with self._truth.reading() as connection:
-            return find_space(connection, current=False) is not None
-
-    def drift(self) -> float:
-        """Return how many documents came and went since the space was fitted, relative to then.
-
-        Infinity for a space that was not fitted to the collection.
-        """
-        with self._truth.reading() as connection:
-            row = find_space(connection)
-            if row is None or not row.documents:
-                return float("inf")
-            (added,) = connection.execute(_ADDED_SINCE, (row.sequence,)).fetchone()
-            (number,) = connection.execute(_NUMBER).fetchone()
-        removed = row.documents + added - number
-        return float(added + max(0, removed)) / row.documents
+    def is_pending(self, *, changed: bool) -> bool:
+        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
+        pending = self.unfinished or (changed and self.pending() > 0)
+        return pending or super().is_pending(changed=changed)
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
@@ -222,26 +286,14 @@ class AlignmentIndex(Follower):
         Raises:
             StoreError: the file cannot be read or written, or block vectors are damaged.
         """
-        with self._truth.reading() as store:
-            following = find_space(store, current=False)
-            try:
-                fitted = fit_to_documents(store, progress) if fit and following is None else None
-            except ValueError as error:
-                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
-        if fitted is not None:
-            with self._truth.writing() as store:
-                if find_space(store, current=False) is None:  # else another server was first
-                    insert_space(store, fitted, fitted=True)
-                following = find_space(store, current=False)
+        following = self._next(progress, fit=fit)
         self.finish(progress, stop)
         if stop():
             return
         if following is not None:
             with self._following:  # what is put now is projected after the switch
                 self.finish(SilentProgress())
-                with self._truth.writing() as store:
-                    store.execute(_MAKE_CURRENT, (following.space_id,))
-                    store.execute(_DROP_SPACES)
+                self._use(following)
         self._clean(stop)
 
     def _clean(self, stop: Callable[[], bool]) -> None:
@@ -284,51 +336,9 @@ class AlignmentIndex(Follower):
                     aligned = without_common(space.project(stored.vectors), marks)
                     connection.execute(_INSERT_BLOCKS, (vector_id, space_id, _pack(aligned)))
 
-    def _stored(
-        self, store: Connection, vector_ids: Iterable[int], *, texts: bool = True
-    ) -> Iterator[tuple[int, BlockVectors, str]]:
-        """Yield documents with their block vectors, and their texts; damaged ones are left out."""
-        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
-        for vector_id, offsets, vectors, text in store.execute(
-            statement, (vector_id_list(vector_ids),)
-        ).fetchall():
-            try:
-                stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
-            except (TypeError, ValueError) as error:
-                _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
-            else:
-                yield vector_id, stored, str(text)
 
-    def _current(self, store: Connection) -> SpaceInUse | None:
-        row = find_space(store)
-        return None if row is None else self._load(store, row.space_id)
-
-    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
-        loaded = self._loaded.get(space_id)
-        if loaded is None:
-            try:
-                loaded = SpaceInUse(space_id, load_space(store, space_id))
-            except ValueError as error:
-                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
-            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
-            self._loaded = {**dict(kept), space_id: loaded}
-        return loaded
-
-
-class ProjectedBlocks(AlignmentIndex):
+class ProjectedBlocks(AlignmentSpaces):
     """Blocks that are projected from the store when they are read, where an engine has them."""
-
-    @property
-    def behind(self) -> bool:
-        """Never: nothing follows."""
-        return False
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Do nothing."""
-
-    def pending(self) -> int:
-        """Return 0."""
-        return 0
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none."""
@@ -351,8 +361,17 @@ class ProjectedBlocks(AlignmentIndex):
                 return 0.0 if marks is None else marks.share
         return 0.0
 
-    def _clean(self, stop: Callable[[], bool]) -> None:
-        pass
+    def refresh(
+        self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Use the next space, which with `fit` is first fitted to the collection.
+
+        Raises:
+            StoreError: the store cannot be read or written, or block vectors are damaged.
+        """
+        following = self._next(progress, fit=fit)
+        if following is not None and not stop():
+            self._use(following)
 
 
 def _pack(blocks: AlignedBlocks) -> bytes:

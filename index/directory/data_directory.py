@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from filelock import FileLock, Timeout
 
@@ -48,7 +49,7 @@ from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
 from index.store.document_store import DocumentStore
 from index.store.schema import LOCK_FILE, has_store, read_space
-from index.vectors.live_index import LiveIndex, NoIndex, open_live_index
+from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -89,9 +90,18 @@ class DataDirectory:
 
     path: Path
     store: DocumentStore
-    index: LiveIndex
     engine: Engine
     _open_files: ExitStack
+
+    @property
+    def index(self) -> LiveIndex:
+        """The vectors that this process searches, where the store is not searched elsewhere."""
+        return cast(LocalEngine, self.engine).index
+
+    @property
+    def documents(self) -> int:
+        """How many documents are searched."""
+        return len(self.store if self.store.searched_elsewhere else self.index)
 
     def close(self) -> None:
         """Close the store and release the lock; closing twice does nothing."""
@@ -127,7 +137,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
         in_background: bring the words up to date after opening, if it takes more than a second and
-            unless `read_only`; `store.lexical.building` is true until then.
+            unless `read_only`; `store.counts_words` is true until then.
         engine: URL of the server that searches instead of this process. While it does not answer,
             the directory is open all the same.
         database: URL of the PostgreSQL that holds the store, instead of a file in the directory.
@@ -157,14 +167,16 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         )
         open_files.callback(store.close)
         if engine is not None:
-            searched = _connect(store, engine)
+            require_extra("qdrant", "a Qdrant as the engine")
+            from index.engine.qdrant.engine import connect  # its client takes long to import
+
+            searched = connect(store, engine)
             if not read_only:
                 try:
                     searched.catch_up()
                 except EngineError as error:
                     _log.error("the engine does not follow the store: %s", error)
-            index: LiveIndex = NoIndex(store, path / SNAPSHOTS_DIRECTORY)
-            return DataDirectory(path, store, index, searched, open_files.pop_all())
+            return DataDirectory(path, store, searched, open_files.pop_all())
         if database is not None and not read_only:
             _drop_snapshots_of_others(path, store.log.identity)
         index = open_live_index(
@@ -174,7 +186,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
+        return DataDirectory(path, store, LocalEngine(store, index), open_files.pop_all())
 
 
 def _drop_snapshots_of_others(path: Path, identity: str) -> None:
@@ -186,13 +198,6 @@ def _drop_snapshots_of_others(path: Path, identity: str) -> None:
             write_atomically(note, identity)
     except OSError as error:
         raise StoreError(f"{note}: cannot be written: {error.strerror}") from error
-
-
-def _connect(store: DocumentStore, url: str) -> Engine:
-    require_extra("qdrant", "a Qdrant as the engine")
-    from index.engine.qdrant.engine import connect  # its client takes long to import
-
-    return connect(store, url)
 
 
 @contextmanager

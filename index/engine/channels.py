@@ -85,7 +85,7 @@ class WordChannel:
     def terms(self) -> LexicalQuery:
         """The terms of the query, which are stored where the query is; read once."""
         if self._terms is None:
-            query, words = self.query, self.store.lexical
+            query, words = self.query, self.store.words
             if query.terms is not None:
                 self._terms = query.terms
             elif query.vector_id != NO_VECTOR:

@@ -39,6 +39,11 @@ class LocalEngine:
         return self.index.sequence
 
     @property
+    def generation(self) -> int:
+        """The snapshot of the index last published or loaded; 0 for none."""
+        return self.index.generation
+
+    @property
     def exact(self) -> bool:
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         return self.index.exact

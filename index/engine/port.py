@@ -100,6 +100,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def generation(self) -> int:
+        """The number of the index that is searched; 0 for none."""
+        ...
+
+    @property
     def failure(self) -> IndexingError | None:
         """Why it cannot be used, as far as is known; None if it can."""
         ...

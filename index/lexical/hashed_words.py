@@ -5,36 +5,28 @@ them counts. In how many documents a term is, is measured on a sample of the sto
 store, so that all servers weigh alike while the engine uses that measurement.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
-from encoder.arrays import Float32, Int32, Int64, UInt8, UInt32
+from encoder.arrays import Float32, Float64, Int32, Int64, UInt32
 from encoder.terms.general_words import PAIR
 from index.common_text.collection import CommonTexts
 from index.errors import StoreError
-from index.lexical.lexical_index import LexicalIndex, TitledText
 from index.lexical.scoring import (
     LexicalQuery,
     TermRows,
     TermWeight,
-    WeightedTerms,
     inverse_document_frequencies,
     join_rows,
-    shared_terms,
-    sums_between,
     weigh_terms,
 )
-from index.lexical.snapshot import QueryReads
-from index.lexical.tables import MAX_COUNT, JoinedTerms
-from index.lexical.terms import count_terms_and_titles, hash_words, level_of
-from index.progress import Progress, SilentProgress
-from index.store.change_log import Changes
+from index.lexical.stored_texts import StoredTexts, TitledText
+from index.lexical.terms import hash_words, level_of
+from index.progress import Progress
 from index.store.database import Connections
-from index.store.rows import SEQUENCE
 
 FREQUENCIES_SCHEMA = """
 CREATE TABLE term_frequencies (
@@ -82,64 +74,34 @@ class Measurement:
         return np.where(self.term_ids[rows] == term_ids, self.having[rows], 0).astype(np.int32)
 
 
+_NO_WEIGHTS = np.zeros(0, dtype=np.float32)
 NOTHING = Measurement(0, 0, np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int32))
 
 
-class HashedWords(LexicalIndex):
+class HashedWords:
     """The words of a store whose engine holds them. Safe to use from many threads.
 
-    It follows nothing: what is read of a document is counted in its text, when it is needed.
+    What is read of a document is counted in its text, when it is needed.
     """
 
-    def __init__(
-        self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
-    ) -> None:
-        """Read a store; `DocumentStore.lexical` does."""
-        super().__init__(truth, store, common, read_only=read_only)
+    def __init__(self, truth: Connections, common: CommonTexts) -> None:
+        """Read a store; `DocumentStore.words` does."""
+        self._truth = truth
+        self._texts = StoredTexts(truth, common)
         self._used = NOTHING
-
-    @property
-    def behind(self) -> bool:
-        """Never: nothing follows."""
-        return False
-
-    @property
-    def changes(self) -> int:
-        """How often the store has changed."""
-        return int(self._truth.read_rows(SEQUENCE)[0][0])
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Do nothing."""
-
-    def catch_up(self) -> None:
-        """Do nothing."""
-
-    def unpublished(self) -> int:
-        """Return 0."""
-        return 0
-
-    def publish(self) -> None:
-        """Do nothing."""
-
-    def changes_since_title_refresh(self) -> int:
-        """Return 0: titles are searched for when documents are counted for a new generation."""
-        return 0
-
-    def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Do nothing."""
 
     def measure(self) -> int:
         """Count the terms of the documents, or of a sample of many; return its number."""
-        self.titles.forget()
+        self._texts.forget()
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
         parts: list[Int64] = [np.zeros(0, dtype=np.int64)]
         for start in range(0, len(ids), _DOCUMENTS_A_READ):
-            some = self._count(ids[start : start + _DOCUMENTS_A_READ], count_terms_and_titles)
-            parts += [_numbered(counts).ids for _, counts in some]
+            some = self._texts.count(ids[start : start + _DOCUMENTS_A_READ])
+            parts += [np.unique(_ids_of(counts)) for _, counts in some]
         term_ids, having = np.unique(np.concatenate(parts), return_counts=True)
-        content = term_ids.astype("<u4").tobytes() + having.astype("<i4").tobytes()
+        content = term_ids.astype("<u4").tobytes() + having.astype("<u4").tobytes()
         with self._truth.writing() as store:
             (number,) = store.execute(_INSERT, (len(ids), content, crc32(content))).fetchone()
             store.execute(_FORGET, (number - _KEPT,))
@@ -158,68 +120,43 @@ class HashedWords(LexicalIndex):
             documents, content, checksum = rows[0]
             if crc32(content) != checksum:
                 raise StoreError(f"the frequencies of terms of measurement {number} are damaged")
-            terms, half = len(content) // 8, len(content) // 2
-            term_ids = np.frombuffer(content, "<u4", terms)
-            having = np.frombuffer(content, "<i4", terms, half)
-            self._used = Measurement(number, documents, term_ids, having)
+            term_ids, having = np.frombuffer(content, "<u4").reshape(2, -1)
+            self._used = Measurement(number, documents, term_ids, having.astype(np.int32))
         return True
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to its terms."""
-        return _query(self._used, self._terms_of_text((text, title)))
+        return _query(self._used, self._texts.count_text((text, title)))
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document; none if it is not there."""
-        return _query(self._used, self._terms_of(vector_id))
+        return self._read([vector_id])[0]
 
     def compare(self, left: int | TitledText, right: int | TitledText) -> float:
         """Return the score of any two texts, as `LexicalIndex.compare`."""
         first, second = (
-            _weigh(
-                self._used,
-                self._terms_of(side) if isinstance(side, int) else self._terms_of_text(side),
-            ).terms
+            self.read_stored(side) if isinstance(side, int) else self.read(side[0], title=side[1])
             for side in (left, right)
         )
-        _, ours, theirs = np.intersect1d(
-            first.term_ids, second.term_ids, assume_unique=True, return_indices=True
-        )
-        return min(float(first.weights[ours] @ second.weights[theirs]), 1.0)
+        return min(float(_products(first, second)[1].sum()), 1.0)
 
-    def score(
-        self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads | None = None
-    ) -> Float32:
+    def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
-        rows, order = self.term_rows(vector_ids, SilentProgress()), np.argsort(query.term_ids)
-        if not len(query) or not len(rows.term_ids):
-            return np.zeros(len(vector_ids), dtype=np.float32)
-        ids, weights = query.term_ids[order], query.weights[order]
-        at = np.minimum(np.searchsorted(ids, rows.term_ids), len(ids) - 1)
-        products = np.where(ids[at] == rows.term_ids, weights[at] * rows.weights, np.float32(0))
-        return np.minimum(sums_between(products, rows.ends), 1.0).astype(np.float32)
+        found = self._read(vector_ids.tolist())
+        scores = np.array([_products(query, terms)[1].sum() for terms in found], np.float32)
+        return np.minimum(scores, np.float32(1.0))
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as they are compared; missing ones have no terms."""
-        parts, used = [], self._used
+        parts = []
         progress.started("reading words", len(vector_ids))
         for start in range(0, max(len(vector_ids), 1), _DOCUMENTS_A_READ):
-            some = vector_ids[start : start + _DOCUMENTS_A_READ].tolist()
-            counted = dict(self._count(some, count_terms_and_titles))
-            weighed = [_weigh(used, counted.get(vector_id, {})).terms for vector_id in some]
-            term_ids, weights = (
-                np.concatenate([np.zeros(0), *(getattr(terms, name) for terms in weighed)])
-                for name in ("term_ids", "weights")
-            )
-            kept = weights > 0
-            ends = np.cumsum([len(terms.term_ids) for terms in weighed], dtype=np.int64)
-            parts.append(
-                TermRows(
-                    term_ids[kept].astype(np.uint32),
-                    weights[kept].astype(np.float32),
-                    np.append(0, np.cumsum(kept))[ends],
-                )
-            )
-            progress.advanced(len(some))
+            found = self._read(vector_ids[start : start + _DOCUMENTS_A_READ].tolist())
+            ids = [terms.term_ids.astype(np.uint32) for terms in found]
+            weights = np.concatenate([_NO_WEIGHTS, *(terms.weights for terms in found)])
+            ends = np.cumsum([len(terms) for terms in found], dtype=np.int64)
+            parts.append(TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends))
+            progress.advanced(len(found))
         return join_rows(parts)
 
     def explain(
@@ -227,69 +164,50 @@ class HashedWords(LexicalIndex):
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         found = {}
-        for vector_id, counts in self._count(vector_ids, count_terms_and_titles):
-            terms = _numbered(counts)
-            ids, held = terms.ids.astype(np.uint32), np.minimum(terms.counts, MAX_COUNT)
-            alone = JoinedTerms(
-                np.array([vector_id]), ids, held.astype(np.uint16), np.array([len(ids)])
-            )
-            names = dict(zip(ids.tolist(), terms.names, strict=True))
-            (weights,) = shared_terms(query, alone, limit) if len(query) else [[]]
-            found[vector_id] = tuple(TermWeight(names[n], weight) for n, weight in weights)
+        for vector_id, counts in self._texts.count(vector_ids):
+            names = dict(zip(_ids_of(counts).tolist(), counts, strict=True))
+            term_ids, parts = _products(query, _query(self._used, counts))
+            best = np.argsort(-parts, kind="stable")[:limit]
+            shares = zip(term_ids[best].tolist(), (parts[best] / parts.sum()).tolist(), strict=True)
+            found[vector_id] = tuple(TermWeight(names[n], share) for n, share in shares)
         return found
 
-    def _terms_of(self, vector_id: int) -> Mapping[str, int]:
-        return dict(self._count([vector_id], count_terms_and_titles)).get(vector_id, {})
-
-    def _terms_of_text(self, text: TitledText) -> Mapping[str, int]:
-        with self._truth.reading() as store:
-            titles, common = self.titles.read(store), self._common.read(store)
-        return count_terms_and_titles(text[0], titles, text[1], common)
+    def _read(self, vector_ids: Sequence[int]) -> list[LexicalQuery]:
+        """Return the terms of each of these documents; none of a missing one."""
+        counted, used = dict(self._texts.count(vector_ids)), self._used
+        return [_query(used, counted.get(vector_id, {})) for vector_id in vector_ids]
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    """The terms of a text by id: Int64[U], ascending, with their names and counts Int64[U]."""
-
-    ids: Int64
-    names: list[str]
-    counts: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class _Weighed:
-    """The terms of a text with their weights, general levels, and numbers of documents, [U]."""
-
-    terms: WeightedTerms
-    levels: UInt8
-    documents: Int32
+def _products(first: LexicalQuery, second: LexicalQuery) -> tuple[Int64, Float64]:
+    """Return the terms that two texts share, by falling weight in the first, and their products."""
+    _, ours, theirs = np.intersect1d(
+        first.term_ids, second.term_ids, assume_unique=True, return_indices=True
+    )
+    order = np.argsort(ours)
+    ours, theirs = ours[order], theirs[order]
+    return first.term_ids[ours], first.weights[ours].astype(np.float64) * second.weights[theirs]
 
 
-def _numbered(counts: Mapping[str, int]) -> _Numbered:
-    ids, rows = np.unique(hash_words(list(counts)) & np.uint64(_LAST), return_index=True)
-    names = list(counts)
-    held = np.fromiter(counts.values(), np.int64, len(counts))[rows]
-    return _Numbered(ids.astype(np.int64), [names[row] for row in rows.tolist()], held)
-
-
-def _weigh(used: Measurement, counts: Mapping[str, int]) -> _Weighed:
-    terms = _numbered(counts)
-    levels = np.fromiter(map(level_of, terms.names), np.uint8, len(terms.names))
-    documents = used.of(terms.ids)
-    idf = inverse_document_frequencies(documents, levels, used.documents)
-    return _Weighed(weigh_terms(terms.ids, terms.counts, idf), levels, documents)
+def _ids_of(terms: Iterable[str]) -> Int64:
+    return (hash_words(list(terms)) & np.uint64(_LAST)).astype(np.int64)
 
 
 def _query(used: Measurement, counts: Mapping[str, int]) -> LexicalQuery:
     """Return the terms of a text that weigh something, the highest weights first."""
-    found = _weigh(used, counts)
-    order = np.argsort(-found.terms.weights, kind="stable")
-    order = order[found.terms.weights[order] > 0]
+    term_ids, rows = np.unique(_ids_of(counts), return_index=True)
+    names = list(counts)
+    levels = np.fromiter((level_of(names[row]) for row in rows.tolist()), np.uint8, len(rows))
+    held = np.fromiter(counts.values(), np.int64, len(counts))[rows]
+    documents = used.of(term_ids)
+    idf = inverse_document_frequencies(documents, levels, used.documents)
+    terms = weigh_terms(term_ids, held, idf)
+    order = np.argsort(-terms.weights, kind="stable")
+    order = order[terms.weights[order] > 0]
     return LexicalQuery(
-        term_ids=found.terms.term_ids[order],
-        weights=found.terms.weights[order],
-        idf=found.terms.idf[order],
-        documents=found.documents[order].astype(np.int64),
-        pairs=found.levels[order] == PAIR,
+        term_ids=term_ids[order],
+        weights=terms.weights[order],
+        idf=terms.idf[order],
+        documents=documents[order].astype(np.int64),
+        pairs=levels[order] == PAIR,
         identity=str(used.number),
     )

@@ -30,7 +30,8 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot, QueryReads
-from index.lexical.terms import count_terms_and_titles, level_of
+from index.lexical.stored_texts import TitledText
+from index.lexical.terms import level_of
 from index.progress import Progress
 from index.store.database import Connections
 
@@ -46,8 +47,6 @@ _TERMS = """
 SELECT json_group_array(term_id), json_group_array(term), (SELECT identity FROM words)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not in use are forgotten
-
-TitledText = tuple[str, str]  # a text, and its title or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,7 @@ class LexicalIndex(SegmentedIndex):
         self, snapshot: LexicalSnapshot, text: TitledText
     ) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Return the counts of the terms of a text, and the ids of those that are stored."""
-        with self._truth.reading() as store:
-            titles, common = self.titles.read(store), self._common.read(store)
-        counts = count_terms_and_titles(text[0], titles, text[1], common)
+        counts = self._texts.count_text(text)
         terms = sorted(counts)  # the order of the index on the terms
         wanted, found = self._read_terms(snapshot.identity, _TERM_IDS, json.dumps(terms))
         rows = map(terms.__getitem__, json.loads(wanted))

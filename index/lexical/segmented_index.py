@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Bool
-from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from index.common_text.collection import CommonTexts
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
 from index.followers import AT_OPENING, Follower
@@ -29,6 +28,7 @@ from index.lexical.snapshot import (
     outdated,
     without_documents,
 )
+from index.lexical.stored_texts import StoredTexts
 from index.lexical.tables import (
     STATE,
     WORDS,
@@ -44,13 +44,12 @@ from index.lexical.tables import (
     remove_terms,
     write_terms,
 )
-from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, with_titles
+from index.lexical.terms import QUOTE, count_titles
 from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.sqlite.connections import SQLiteConnections
 from index.store.change_log import Changes
 from index.store.database import Connection, Connections
 
-MAX_TITLE_DRIFT = 0.01  # share of the documents that may change before titles are found again
 LEXICAL_DIRECTORY = "lexical"  # in the folder of the store
 _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
@@ -59,11 +58,6 @@ _READ_FOR_TITLES = 256
 _ATTEMPTS = 5  # to read segments while others are published
 _RECLAIMED_AT_ONCE = 1_000  # pages
 
-_TITLES = """
-SELECT vector_id, title FROM documents WHERE vector_id > ?"""
-_TEXTS = """
-SELECT vector_id, title, text FROM documents
-WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 _VECTOR_IDS = """
 SELECT vector_id FROM documents ORDER BY vector_id"""
 _NUMBER = """
@@ -72,38 +66,6 @@ _TITLE_TERM_IDS = """
 SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 
 _log = logging.getLogger(__name__)
-
-
-class KnownTitles:
-    """The titles of an open store, kept in memory. Safe to use from many threads.
-
-    Some may belong to removed documents, or to documents that have another one now, which does no
-    harm.
-    """
-
-    def __init__(self) -> None:
-        self._reading = threading.Lock()
-        self._titles, self._last, self._gone = NO_TITLES, 0, 0
-
-    def read(self, connection: Connection, others: Iterable[str] = ()) -> TitleMatcher:
-        """Return the titles, those of documents that came since and `others` among them."""
-        with self._reading:
-            if self._gone > MAX_TITLE_DRIFT * len(self._titles):
-                self.forget()
-            rows = connection.execute(_TITLES, (self._last,)).fetchall()
-            new = [*(str(title) for _, title in rows), *others]
-            if any(new):
-                self._titles = with_titles(self._titles, new)
-            self._last = max((row[0] for row in rows), default=self._last)
-            return self._titles
-
-    def note_gone(self, number: int) -> None:
-        """Note that documents were removed; after many, the titles are all read again."""
-        self._gone += number
-
-    def forget(self) -> None:
-        """Let all of them be read again when they are used next."""
-        self._titles, self._last, self._gone = NO_TITLES, 0, 0
 
 
 class SegmentedIndex(Follower):
@@ -118,8 +80,7 @@ class SegmentedIndex(Follower):
         """Follow the store at a path; `DocumentStore.lexical` does."""
         path = store.with_name(LEXICAL_DIRECTORY) / WORDS_FILE
         super().__init__(truth, path, WORDS, read_only=read_only)
-        self.titles = KnownTitles()
-        self._common = common
+        self._texts = StoredTexts(truth, common)
         self._publishing = threading.Lock()  # taken first
         self._snapshot = _empty("")
         self._published = 0  # changes
@@ -213,7 +174,7 @@ class SegmentedIndex(Follower):
                 self.make_in_background()
                 raise LexicalIndexNotReadyError
         self._snapshot = _empty("")
-        self.titles.forget()
+        self._texts.forget()
         super().rebuild()
         with self.writing() as connection:
             note_titles(connection, self._snapshot.changes)
@@ -295,7 +256,7 @@ class SegmentedIndex(Follower):
             rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
         is_title = np.zeros(max(rows, default=(0,))[0] + 1, dtype=np.bool_)
         is_title[[row[0] for row in rows]] = True
-        self.titles.forget()
+        self._texts.forget()
         with self._truth.reading() as store:
             vector_ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         progress.started("searching texts for titles", len(vector_ids))
@@ -313,7 +274,7 @@ class SegmentedIndex(Follower):
 
     def _with_other_titles(self, vector_ids: Sequence[int], is_title: Bool) -> list[int]:
         """Return those of these documents whose texts name other titles than they were found to."""
-        named = dict(self._count(vector_ids, count_titles))
+        named = dict(self._texts.count(vector_ids, count_titles))
         with self.reading() as connection:
             ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
         snapshot, differing = self._snapshot, []
@@ -326,24 +287,15 @@ class SegmentedIndex(Follower):
         return differing
 
     def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
-        write_terms(connection, self._count(vector_ids, count_terms_and_titles))
+        write_terms(connection, self._texts.count(vector_ids))
         return ()
 
     def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         remove_terms(connection, vector_ids)
-        self.titles.note_gone(len(vector_ids))
+        self._texts.note_gone(len(vector_ids))
 
     def _rest(self, _limit: int, _after: int = 0) -> Sequence[int]:
         return ()
-
-    def _count(
-        self, vector_ids: Sequence[int], count: Callable[..., dict[str, int]]
-    ) -> list[tuple[int, dict[str, int]]]:
-        with self._truth.reading() as store:
-            rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
-            titles = self.titles.read(store, [str(row[1]) for row in rows])
-            common = self._common.read(store)
-        return [(n, count(str(text), titles, str(title), common)) for n, title, text in rows]
 
     def _write(
         self,

@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,6 +31,7 @@ _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
+_LOCK_TASK = b"SELECT pg_advisory_lock(hashtextextended(current_schema() || %s::text, 0))"
 # A server that stops in the middle of a write keeps the lock, until another one has waited for it:
 # the limits that PostgreSQL has for idle transactions end none after a pipeline of statements.
 _END_STOPPED = """
@@ -228,6 +229,17 @@ class PostgreSQLConnections:
                 connection.execute("BEGIN")
                 connection.execute(_LOCK, (self._mark,))
             yield connection
+
+    @contextmanager
+    def alone(self, task: str) -> Iterator[None]:
+        """Wait until no other server does a task, and let none begin it until the end.
+
+        PostgreSQL lets the lock go with the connection: what waits takes over from what was killed.
+        """
+        with self._named(), closing(_Connection(self._url, self._schema).raw) as connection:
+            connection.execute(b"SET lock_timeout = 0; SET statement_timeout = 0")
+            connection.execute(_LOCK_TASK, (task,))
+            yield
 
     def reclaim(self, pages: int) -> Space:
         """Do nothing: PostgreSQL uses free pages again."""

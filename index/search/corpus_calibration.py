@@ -337,7 +337,7 @@ def measure_store(
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
     present, vectors = store.vectors(ids)
-    words = store.lexical.term_rows(present, progress)
+    words = store.words.term_rows(present, progress)
     blocks = store.alignment.read(present.tolist())
     aligned = (
         None if blocks is None else [blocks.blocks.get(vector_id) for vector_id in present.tolist()]

@@ -186,13 +186,13 @@ def _scored(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> 
         alignment = align_pairs(blocks, rows, lambda _: None)
     firsts, starts = np.unique(left, return_index=True)
     for vector_id, start, end in zip(firsts, starts, [*starts[1:], len(left)], strict=True):
-        terms = store.lexical.read_stored(int(vector_id))
+        terms = store.words.read_stored(int(vector_id))
         yield from score_pairs(
             search.scoring,
             "hybrid" if len(terms) else "semantic",
             cosines[start:end],
             None if alignment is None else alignment[start:end],
-            store.lexical.score(terms, right[start:end]),
+            store.words.score(terms, right[start:end]),
         )
 
 

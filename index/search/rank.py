@@ -116,7 +116,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
     Waiting takes seconds to minutes, and would keep other requests from the threads that search.
     """
-    if options.mode == "semantic" or not data.store.lexical.building:
+    if options.mode == "semantic" or not data.store.counts_words:
         return options
     if options.mode == "lexical":
         raise LexicalIndexNotReadyError

@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import methodcaller
@@ -230,6 +230,10 @@ class SQLiteConnections:
             except (sqlite3.Error, StorageError) as error:
                 self._failure = storage_error(self._path, error)
                 raise
+
+    def alone(self, task: str) -> AbstractContextManager[None]:
+        """Return at once: no other process writes to the file, nor to what follows it."""
+        return nullcontext()
 
     def vacuum(self) -> None:
         """Write the file again from the rows in it, all or nothing."""

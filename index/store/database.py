@@ -42,6 +42,9 @@ class Connections(Protocol):
     def writing(self) -> AbstractContextManager[Connection]:
         """Lend a connection inside the only write transaction: committed and durable, or undone."""
 
+    def alone(self, task: str) -> AbstractContextManager[None]:
+        """Wait until no other server does a task, and let none begin it until the end."""
+
     def reclaim(self, pages: int) -> Space:
         """Return up to `pages` free pages to the file system, and the space afterwards."""
 

@@ -3,8 +3,9 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -57,9 +58,10 @@ class DocumentStore:
     leave it as it is.
 
     Attributes:
-        lexical: the words of every document, a follower.
-        alignment: the aligned blocks of every document, a follower.
+        words: of every document; a follower, unless it is searched elsewhere.
+        alignment: the aligned blocks of every document; so are they.
         families: which documents are near-duplicates, a follower.
+        searched_elsewhere: whether an engine holds words and blocks.
         followers: what is derived in files of its own; up to date when a call returns.
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
@@ -102,11 +104,6 @@ class DocumentStore:
         self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)
-        words, blocks = (
-            (HashedWords, ProjectedBlocks) if searched_elsewhere else (LexicalIndex, AlignmentIndex)
-        )
-        self.lexical: LexicalIndex = words(*truth, read_only=read_only)
-        self.alignment: AlignmentIndex = blocks(*truth, read_only=read_only)
         self.families = Families(
             *truth,
             find=find_families,
@@ -115,7 +112,20 @@ class DocumentStore:
             if database is None
             else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
         )
-        self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
+        self.searched_elsewhere = searched_elsewhere
+        read_there = self._connections, self.common_text
+        self.words: LexicalIndex | HashedWords = (
+            HashedWords(*read_there)
+            if searched_elsewhere
+            else LexicalIndex(*truth, read_only=read_only)
+        )
+        self.alignment: AlignmentIndex | ProjectedBlocks = (
+            ProjectedBlocks(*read_there)
+            if searched_elsewhere
+            else AlignmentIndex(*truth, read_only=read_only)
+        )
+        derived = self.words, self.families, self.alignment
+        self.followers: Sequence[Follower] = [f for f in derived if isinstance(f, Follower)]
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
         self._selections = Selections(self._connections)
@@ -123,12 +133,22 @@ class DocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
-                if words_in_background and not searched_elsewhere:
-                    self.lexical.make_in_background()
+                if words_in_background and isinstance(self.words, LexicalIndex):
+                    self.words.make_in_background()
                 follow_all(self.followers)
         except BaseException:
             self._connections.close()
             raise
+
+    @property
+    def lexical(self) -> LexicalIndex:
+        """The words that this process searches, where the store is not searched elsewhere."""
+        return cast(LexicalIndex, self.words)
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether the words are still being counted in a thread."""
+        return isinstance(self.words, LexicalIndex) and self.words.building
 
     @property
     def failure(self) -> StorageError | None:
@@ -402,6 +422,10 @@ class DocumentStore:
     def shared(self) -> bool:
         """Whether other servers may write to it."""
         return self._connections.shared
+
+    def alone(self, task: str) -> AbstractContextManager[None]:
+        """Wait until no other server over this store does a task, and let none begin it."""
+        return self._connections.alone(task)
 
     def __len__(self) -> int:
         return int(self._connections.read_rows("SELECT count(*) FROM documents")[0][0])

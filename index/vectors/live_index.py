@@ -433,41 +433,6 @@ class LiveIndex:
             self._live = new
 
 
-class NoIndex(LiveIndex):
-    """In the place of an index where an engine has the vectors: empty, and never behind."""
-
-    def __init__(self, store: DocumentStore, root: Path) -> None:
-        """Stand for the vectors of a store."""
-        super().__init__(store, root, read_only=True, precision=DEFAULT_PRECISION)
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    @property
-    def sequence(self) -> int:
-        """The sequence of the store."""
-        return self._store.sequence
-
-    @property
-    def outgrown(self) -> bool:
-        """Never."""
-        return False
-
-    def measure_drift(self) -> Drift:
-        """Return that there is none."""
-        return Drift(1.0, 0.0, 0.0, 0.0, nlist=1, outgrown=False)
-
-    def unpublished(self) -> int:
-        """Return 0."""
-        return 0
-
-    def catch_up(self) -> None:
-        """Do nothing."""
-
-    def publish(self) -> None:
-        """Do nothing."""
-
-
 def open_live_index(
     store: DocumentStore,
     root: Path,

@@ -140,7 +140,7 @@ def _compare(
         lexical = ("hybrid", words)
     else:
         alignable = directory.store.alignment.read([left.vector_id, right.vector_id])
-        (lexical,) = lexical_scores(directory.store.lexical, left, [right])
+        (lexical,) = lexical_scores(directory.store, left, [right])
     language = loaded.checkpoint.language
     reader = loaded.encoder.section_reader
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))

@@ -66,14 +66,17 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        record_index_metrics(data.index, metrics)
+        record_index_metrics(data, metrics)
         state = open_state(path, settings.database)
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
         maintenance = Maintenance(data, scoring, metrics, settings)
         opened.callback(maintenance.close)
-        recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
-        opened.callback(recall_monitor.close)
+        recall_monitor = None
+        if not data.store.searched_elsewhere:
+            recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
+            recall_monitor.start()
+            opened.callback(recall_monitor.close)
         writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
         standing = StandingQueries(state, settings, metrics)
         opened.callback(standing.close)
@@ -100,7 +103,6 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(collection.map.close)
         opened.callback(stop_collection, collection)
         forget_unstored(collection)
-        recall_monitor.start()
         maintenance.start()
         standing.start(
             partial(scan_new_documents, collection),

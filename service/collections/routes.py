@@ -60,9 +60,9 @@ def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
         name=member.name,
         state="open",
         detail=None,
-        documents=len(member.data.index),
-        generation=member.data.index.generation,
-        sequence=member.data.index.sequence,
+        documents=member.data.documents,
+        generation=member.data.engine.generation,
+        sequence=member.data.engine.position,
     )
 
 

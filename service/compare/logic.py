@@ -11,10 +11,10 @@ from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison
 from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText
-from index.lexical.lexical_index import LexicalIndex
 from index.search.align import score_pairs
 from index.search.calibrate import Scoring
 from index.search.records import Mode
+from index.store.document_store import DocumentStore
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection
@@ -87,14 +87,15 @@ def compare_prepared(
 
 
 def lexical_scores(
-    words: LexicalIndex, left: EncodedText, others: Sequence[EncodedText]
+    store: DocumentStore, left: EncodedText, others: Sequence[EncodedText]
 ) -> list[tuple[Mode, float | None]]:
     """Return the mode that a search for a text scores each of the others in, and the lexical score.
 
     It is the semantic one for a text without any indexed word, and while the words are not ready.
     """
-    if words.building:
+    if store.counts_words:
         return [("semantic", None)] * len(others)
+    words = store.words
     query = (
         words.read(left.text, title=left.title)
         if left.vector_id == NO_VECTOR
@@ -170,7 +171,7 @@ def _explain(
     alignable = store.alignment.read([text.vector_id for text in texts])
     ours = to_comparable(language, left, alignable, reader)
     explanations = []
-    for other, lexical in zip(others, lexical_scores(store.lexical, left, others), strict=True):
+    for other, lexical in zip(others, lexical_scores(store, left, others), strict=True):
         started = time.perf_counter()
         theirs = to_comparable(language, other, alignable, reader)
         comparison = compare_prepared(

@@ -101,7 +101,7 @@ async def index_documents(
             Indexed(entry.document.id, entry.receipt, entry.document.id in known)
             for entry in ordered
         ),
-        generation=collection.data.index.generation,
+        generation=collection.data.engine.generation,
         seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
     )
 
@@ -232,7 +232,6 @@ def _apply(collection: Collection, change: Change) -> None:
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            collection.data.index.apply(change)
             collection.data.engine.apply(change)
             break
         except Exception as error:

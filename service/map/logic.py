@@ -266,8 +266,8 @@ def _named(
         size = int(np.count_nonzero(labels == number))
         members = ids[np.argsort(distances)[: min(size, _NAMED_BY)]].tolist()
         try:
-            query = store.lexical.read_stored(members[0])
-            explained = store.lexical.explain(query, members[1:] or members)
+            query = store.words.read_stored(members[0])
+            explained = store.words.explain(query, members[1:] or members)
         except IndexingError:  # the words are being counted
             explained = {}
         weights = defaultdict[str, float](float)

@@ -116,5 +116,6 @@ def _offer(
     collection: Collection, vector: Float32, options: SearchOptions, *, stored: bool
 ) -> None:
     """Let the recall of a search be measured, which is done without filters."""
-    if not selects(options) and options.mode != "lexical":
-        collection.recall_monitor.offer(vector, stored=stored)
+    monitor = collection.recall_monitor
+    if monitor is not None and not selects(options) and options.mode != "lexical":
+        monitor.offer(vector, stored=stored)

@@ -54,8 +54,8 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     )
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=0 if first is None else len(first.data.index),
-        generation=0 if first is None else first.data.index.generation,
+        documents=0 if first is None else first.data.documents,
+        generation=0 if first is None else first.data.engine.generation,
         degraded=degraded,
     )
 

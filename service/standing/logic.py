@@ -133,7 +133,7 @@ def scan_new_documents(collection: Collection) -> bool:
     documents: one that cannot be compared now keeps it, and catches up.
     """
     standing, data = collection.standing, collection.data
-    if data.store.lexical.building:  # a hybrid search would leave the words out
+    if data.store.counts_words:  # a hybrid search would leave the words out
         data.store.lexical.wait(1.0)
         return True
     every = standing.store.listed()

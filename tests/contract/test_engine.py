@@ -222,6 +222,15 @@ def test_another_server_catches_up(qdrant: Opened, forgotten: bool) -> None:
     assert holds_the_store(other)
 
 
+def test_removals_are_forgotten_in_rounds(qdrant: Opened) -> None:
+    store, engine = qdrant.data.store, qdrant.engine
+    for version in range(1, 6):
+        qdrant.put(document(900, version))
+        engine.catch_up()
+    assert store.log.start == store.sequence - 1
+    assert len(store.log.since(0).removed) == 1
+
+
 def test_a_rebuild_switches_under_searches_and_writes(qdrant: Opened) -> None:
     before = qdrant.find(1)
     other = qdrant.again()
@@ -255,16 +264,6 @@ def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
     assert paused.meanwhile is None
     assert engine.position == qdrant.data.store.sequence
     assert holds_the_store(qdrant.again())
-
-
-def test_of_two_rebuilds_at_once_the_later_one_fails(qdrant: Opened) -> None:
-    engine, other = qdrant.engine, qdrant.again()
-    engine.client = cast(QdrantClient, Paused(engine.client, other.rebuild))
-    with pytest.raises(EngineError, match=r"not found|no such collection|doesn't exist"):
-        engine.rebuild()
-    engine.catch_up()
-    assert engine.failure is None
-    assert holds_the_store(engine)
 
 
 def test_a_paused_writer_brings_nothing_back(qdrant: Opened) -> None:

@@ -5,11 +5,12 @@ set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [promtool]=prometheus
     [chromium-headless-shell]=chromium-headless-shell
-    [pg_ctlcluster]=postgresql [openssl]=openssl [tesseract]=tesseract-ocr)
+    [nginx]=nginx [pg_ctlcluster]=postgresql [openssl]=openssl [tesseract]=tesseract-ocr)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
+    [nginx]="the check of deploy/cluster reads its configuration"
     [openssl]="tests of TLS make certificates with it"
     [tesseract]="tests of scanned files read them with it"
     [pg_ctlcluster]="tests of queries to databases run against a real PostgreSQL"

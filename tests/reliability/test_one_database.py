@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from benchmarks.edge_client import edge_client
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.qdrant.engine import QdrantEngine
@@ -154,6 +155,38 @@ def test_changes_are_seen_in_their_order(
         assert sorted(seen) == list(range(1, 1 + len(reader)))
         for store in stores:
             store.close()
+
+
+def test_one_server_at_a_time_makes_a_generation(
+    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry
+) -> None:
+    client, goes_on, made = edge_client(tmp_path / "core"), threading.Event(), list[str]()
+    given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, "database": postgresql.url}
+
+    class Late(QdrantEngine):
+        def _make_generation(self) -> None:
+            made.append(self.url)
+            goes_on.wait()
+            super()._make_generation()
+
+    def waits() -> bool:
+        with psycopg.connect(postgresql.url) as connection:
+            return connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").rowcount == 1
+
+    with ThreadPoolExecutor() as threads, ExitStack() as opened:
+        opened.callback(goes_on.set)
+        engines = []
+        for name in ("a", "b"):
+            store = DocumentStore(tmp_path / name, **given, searched_elsewhere=True)
+            engines.append(Late(opened.enter_context(closing(store)), client, name))
+        store.put([entry("d")])
+        calls = [threads.submit(engine.rebuild) for engine in engines]
+        wait_until(waits)
+        goes_on.set()
+        for call in calls:
+            call.result()
+        assert len(made) == 1
+        assert all(holds_the_store(engine) for engine in engines)
 
 
 def test_commands_use_the_database_or_say_what_does(

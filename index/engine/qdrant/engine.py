@@ -31,7 +31,6 @@ from index.engine.qdrant.search import QdrantSearch
 from index.engine.query import EncodedQuery, Seconds
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
-from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from index.store.records import Change
@@ -74,7 +73,7 @@ class QdrantEngine:
         The store is one that is `searched_elsewhere`.
         """
         self.store = store
-        self._words = cast(HashedWords, store.lexical)
+        self._words = cast(HashedWords, store.words)
         self.client = client
         self.url = url
         self.failure: EngineError | None = None
@@ -84,11 +83,17 @@ class QdrantEngine:
         self._generation: Generation | None = None
         self._indexed: dict[str, set[str]] = {}  # fields of numbers, by generation
         self._compared = False  # the number of points with that of documents
+        self._followed = 0  # the position at the end of the last `catch_up`
 
     @property
     def position(self) -> int:
         """The sequence of the store that it holds, as far as this process knows."""
         return 0 if self._generation is None else self._generation.manifest.position
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation; 0 for none."""
+        return 0 if self._generation is None else self._generation.number
 
     def apply(self, change: Change) -> None:
         """Bring the engine to `change` or beyond; at return searches find what it added."""
@@ -106,14 +111,24 @@ class QdrantEngine:
             self.rebuild()
         if not opening and self._has_drifted():
             self.rebuild()
+        self._forget_removals()
 
     def rebuild(self) -> None:
-        """Make the next generation of the store, and switch to it; writes go on meanwhile."""
+        """Make the next generation of the store, and switch to it; writes go on meanwhile.
+
+        If another server makes it already, that is waited for instead.
+        """
         with self._building:
             try:
                 with naming_failures(self.url):
                     self._check_version()
-                    self._make_generation()
+                    before = self._served()
+                    with self.store.alone("generation"):
+                        if self._served() == before:
+                            self._make_generation()
+                        else:
+                            with self._lock:
+                                self._follow(self._find())
             except EngineError as error:
                 self.failure, self._generation = error, None
                 raise
@@ -127,17 +142,18 @@ class QdrantEngine:
 
     def on_generation(self, call: Callable[[Generation], T]) -> T:
         """Call with the present generation; once more if another server has switched meanwhile."""
-        try:
+
+        def attempt() -> T:
             with naming_failures(self.url):
-                if self._generation is None:
-                    self._generation = self._find()
-                try:
-                    found = call(self._generation)
-                except Exception as error:
-                    if not _is_missing(error):
-                        raise
-                    self._generation = self._find()
-                    found = call(self._generation)
+                self._generation = self._generation or self._find()
+                return call(self._generation)
+
+        try:
+            try:
+                found = attempt()
+            except GenerationMissingError:
+                self._generation = None
+                found = attempt()
         except EngineError as error:
             self.failure = error
             raise
@@ -147,12 +163,10 @@ class QdrantEngine:
     def _find(self) -> Generation:
         """Find the generation that the alias leads to, and check that it is one of this store."""
         self._check_version()
-        aliases = self.client.get_aliases().aliases
-        names = [found.collection_name for found in aliases if found.alias_name == self.alias]
-        if not names:
+        name = self._served()
+        if name is None:
             reason = "it has no generation of this data directory: run `longmatch index`"
             raise GenerationMissingError(self.url, reason)
-        (name,) = names
         rows = self.client.retrieve(name, [MANIFEST])
         manifest = Manifest.read(rows[0].payload if rows else None, f"{self.url}: {name}")
         ours = self.store.fingerprint, self.store.dimension
@@ -167,6 +181,12 @@ class QdrantEngine:
             raise GenerationMissingError(self.url, reason)
         return Generation(name, manifest)
 
+    def _served(self) -> str | None:
+        """Return the collection that the alias leads to, if there is one."""
+        aliases = self.client.get_aliases().aliases
+        names = (found.collection_name for found in aliases if found.alias_name == self.alias)
+        return next(names, None)
+
     def _check_version(self) -> None:
         version = self.client.info().version
         found = tuple(int(part) for part in version.split(".")[:2])
@@ -178,11 +198,20 @@ class QdrantEngine:
         """Apply what the store has and the generation lacks."""
         if self.store.shared:  # another server may have applied most of it
             generation = self._find()
-        changes = self.store.log.since(generation.manifest.position)
-        if changes is None:
+        name, position = generation.name, generation.manifest.position
+        changes, since = self.store.log.since(position), None
+        if changes is not None:
+            if changes.sequence == position:
+                return
+            self._write(name, changes.changed, changes.sequence)
+            self._delete(name, changes.removed)
+            # This process may have been paused since it read the documents that it wrote.
+            since = self.store.log.since(changes.sequence)
+        if changes is None or since is None:  # they are forgotten
             self._reconcile(generation)
             return
-        self._apply(generation, changes)
+        self._delete(name, np.intersect1d(since.removed, changes.changed))
+        self._advance(generation, changes.sequence)
 
     def _compare(self, generation: Generation) -> None:
         """Apply what is lacking; after a crash of a writer there may be other points as well."""
@@ -190,21 +219,6 @@ class QdrantEngine:
         if self.client.count(generation.name).count != len(self.store) + 1:
             self._reconcile(generation)
         self._compared = True
-
-    def _apply(self, generation: Generation, changes: Changes) -> None:
-        """Write changes, and again what was removed while they were written."""
-        if changes.sequence == generation.manifest.position:
-            return
-        written = changes.changed
-        self._write(generation.name, written, changes.sequence)
-        self._delete(generation.name, changes.removed)
-        # This process may have been paused since it read the documents that it wrote.
-        since = self.store.log.since(changes.sequence)
-        if since is None:
-            self._reconcile(generation)
-            return
-        self._delete(generation.name, np.intersect1d(since.removed, written))
-        self._advance(generation, changes.sequence)
 
     def _advance(self, generation: Generation, position: int) -> None:
         manifest = replace(generation.manifest, position=position)
@@ -268,17 +282,27 @@ class QdrantEngine:
         changed = sum(self.store.log.count_since(made.made))
         return changed > MAX_DRIFT * made.documents
 
+    def _forget_removals(self) -> None:
+        """Forget the removals up to where the round before this one was.
+
+        A server that was paused for longer compares all revisions.
+        """
+        generation, before = self._generation, self._followed
+        if generation is None:
+            return
+        positions = (follower.position for follower in self.store.followers)
+        self._followed = min(generation.manifest.position, *positions)
+        if before < self._followed:
+            self.store.log.forget(before, trained=generation.manifest.made)
+
     def _make_generation(self) -> None:
         """Load a new collection, switch the alias to it, and drop all earlier ones.
 
         What another server writes into an earlier one until it is dropped is in the store: it is
         applied at the end.
         """
-        ours = [
-            found.name
-            for found in self.client.get_collections().collections
-            if found.name.startswith(f"{self.alias}-")
-        ]
+        found = self.client.get_collections().collections
+        ours = [each.name for each in found if each.name.startswith(f"{self.alias}-")]
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
         terms = self._words.measure()
         self._words.use(terms)
@@ -298,9 +322,8 @@ class QdrantEngine:
 
     def _switch(self, name: str) -> list[models.CreateAliasOperation | models.DeleteAliasOperation]:
         created = models.CreateAlias(collection_name=name, alias_name=self.alias)
-        known = any(found.alias_name == self.alias for found in self.client.get_aliases().aliases)
         deleted = models.DeleteAlias(alias_name=self.alias)
-        before = [models.DeleteAliasOperation(delete_alias=deleted)] if known else []
+        before = [models.DeleteAliasOperation(delete_alias=deleted)] if self._served() else []
         return [*before, models.CreateAliasOperation(create_alias=created)]
 
 
@@ -339,13 +362,3 @@ def _parts(vector_ids: Sequence[int] | Int64, size: int) -> Iterator[Int64]:
 
 def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
-
-
-def _is_missing(error: Exception) -> bool:
-    try:
-        with naming_failures(""):
-            raise error
-    except GenerationMissingError:
-        return True
-    except Exception:
-        return False

@@ -132,7 +132,7 @@ def points_of(store: DocumentStore, ids: Int64, revision: int) -> list[models.Po
     present, vectors = store.vectors(ids)
     wanted = present.tolist()
     summaries = store.get(wanted)
-    rows = store.lexical.term_rows(present, SilentProgress())
+    rows = store.words.term_rows(present, SilentProgress())
     aligned = store.alignment.read(wanted)
     points, start = [], 0
     for row, vector_id in enumerate(wanted):

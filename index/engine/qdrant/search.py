@@ -74,7 +74,8 @@ class QdrantSearch:
             condition = condition or condition_of_ids(among)
         with timed(self.seconds, "search"):
             prefetch = [self._find(name, size, channels, condition) for name in found_by]
-            aligns = channels != (WORD_CHANNEL,) and self._align_one_way()
+            # Aligning nothing projects the query, which the engine aligns from its side.
+            aligns = channels != (WORD_CHANNEL,) and self.blocks.align([]) is not None
             found, at = self._scores(
                 channels, size * len(prefetch), prefetch=prefetch, aligns=aligns
             )
@@ -116,7 +117,7 @@ class QdrantSearch:
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
         with timed(self.seconds, "lexical"):
-            return self.engine.store.lexical.explain(self.words.terms, vector_ids, _TERMS)
+            return self.engine.store.words.explain(self.words.terms, vector_ids, _TERMS)
 
     def _find(
         self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
@@ -137,10 +138,6 @@ class QdrantSearch:
         rows = rows if every else np.union1d(candidate_terms(terms), rare).astype(np.int64)
         query = sparse(terms.term_ids[rows], terms.weights[rows])
         return models.Prefetch(query=query, using=WORDS, limit=size, filter=chosen)
-
-    def _align_one_way(self) -> bool:
-        """Return whether candidates can be aligned by the engine; the query is projected then."""
-        return self.blocks.align([]) is not None
 
     def _scores(
         self,

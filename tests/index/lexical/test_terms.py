@@ -17,7 +17,7 @@ from index.lexical.scoring import (
     term_cosines,
     weigh_rows,
 )
-from index.lexical.segmented_index import KnownTitles
+from index.lexical.stored_texts import StoredTexts
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
@@ -129,10 +129,10 @@ def test_new_titles_are_known_without_reading_all_again(
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])
     store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
-    monkeypatch.setattr("index.lexical.segmented_index.MAX_TITLE_DRIFT", 0.2)
+    monkeypatch.setattr("index.lexical.stored_texts.MAX_TITLE_DRIFT", 0.2)
     reads = []
-    forget = KnownTitles.forget
-    monkeypatch.setattr(KnownTitles, "forget", lambda titles: (reads.append(1), forget(titles)))
+    forget = StoredTexts.forget
+    monkeypatch.setattr(StoredTexts, "forget", lambda texts: (reads.append(1), forget(texts)))
     store.put([entry("bees", "more", "Bees")])
     store.put([entry("names", "bees and title 3")])
     assert reads == []

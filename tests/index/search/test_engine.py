@@ -50,6 +50,7 @@ class ExactEngine:
     store: DocumentStore
     position: int = 0
     exact: bool = True
+    generation: int = 0
     failure: IndexingError | None = None
 
     def apply(self, change: Change) -> None:
