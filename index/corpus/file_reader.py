@@ -7,7 +7,6 @@ since starting one takes longer than reading a usual file.
 
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -15,29 +14,22 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import Any, Self
 
-from index.corpus.file_worker import (
-    COUNT_ROWS,
-    LENGTH_BYTES,
-    OUT_OF_MEMORY,
-    READ,
-    READ_ROWS,
-    decode_reply,
-)
+from index.corpus.file_worker import COUNT_ROWS, OUT_OF_MEMORY, READ, READ_ROWS
 from index.corpus.formats.content import FileText
 from index.corpus.formats.ocr import OCR_SECONDS
 from index.errors import CorpusError
 
 _TICK_SECONDS = 0.25
-_CHUNK_BYTES = 2**20
 # Allocators reserve addresses far beyond what they use, Arrow's own and glibc's for each thread.
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 # The child imports what this process imports, wherever it runs.
 _CHILD = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
-    "from index.corpus.file_worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from index.corpus.file_worker import main; main(*map(int, sys.argv[2:]))"
 )
 
 
@@ -165,26 +157,25 @@ class _Child:
 
     def __init__(self, limits: ReadingLimits) -> None:
         self._limits = limits
+        self._connection, theirs = Pipe()
         memory = limits.memory_bytes if limits.enforced else 0
-        numbers = (str(memory), str(limits.cpu_seconds))
+        numbers = map(str, (theirs.fileno(), memory, limits.cpu_seconds))
         # Ctrl-C reaches all processes of a terminal. The child ends with this process, which
         # decides when; until then it inherits that the signal is blocked.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
-                [sys.executable, "-P", "-c", _CHILD, *numbers, json.dumps(sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
+                [sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path), *numbers],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # parsers in C print warnings
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 env=os.environ | _ENVIRONMENT | {OCR_SECONDS: str(0.6 * limits.wait_seconds)},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+            theirs.close()
         self.pid = self._process.pid
-        self._requests = cast(IO[bytes], self._process.stdin)
-        self._replies = cast(IO[bytes], self._process.stdout)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._replies, selectors.EVENT_READ)
 
     def request(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and wait for its reply.
@@ -193,46 +184,39 @@ class _Child:
             _ChildEndedError: the child ended, or was ended, without one; says why.
         """
         try:
-            self._requests.write(json.dumps(message).encode() + b"\n")
+            self._connection.send_bytes(json.dumps(message).encode())
         except BrokenPipeError:
             raise _ChildEndedError(self._why()) from None
         return self.receive()
 
     def receive(self) -> dict[str, Any]:
         """Wait for a reply, as `request` does."""
-        length = int.from_bytes(self._read(LENGTH_BYTES), "big")
-        if length > self._limits.memory_bytes:
-            raise _ChildEndedError(self._crashed("an answer that is not understood"))
-        return decode_reply(bytes(self._read(length)))
+        waited = 0.0
+        began = time.monotonic()
+        while not self._connection.poll(_TICK_SECONDS):
+            # Added up, not a deadline: while this process is stopped, no time is spent.
+            waited += min(time.monotonic() - began, _TICK_SECONDS)
+            began = time.monotonic()
+            if waited >= self._limits.wait_seconds:
+                raise _ChildEndedError(
+                    f"takes longer than {self._limits.wait_seconds:g} seconds to read"
+                )
+            if not self._limits.enforced and self._memory() > self._limits.memory_bytes:
+                raise _ChildEndedError(self._too_large())
+        try:
+            data = self._connection.recv_bytes(self._limits.memory_bytes)
+        except (EOFError, ConnectionError):
+            raise _ChildEndedError(self._why()) from None
+        except OSError:
+            raise _ChildEndedError(self._crashed("an answer that is too long")) from None
+        reply: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return reply
 
     def end(self) -> None:
         """Kill the process, whatever it does."""
         self._process.kill()
         self._process.wait()
-        self._selector.close()
-        self._requests.close()
-        self._replies.close()
-
-    def _read(self, count: int) -> bytearray:
-        data = bytearray()
-        waited = 0.0
-        while len(data) < count:
-            # Added up, not a deadline: while this process is stopped, no time is spent.
-            began = time.monotonic()
-            ready = self._selector.select(_TICK_SECONDS)
-            waited += min(time.monotonic() - began, _TICK_SECONDS)
-            if ready:
-                piece = os.read(self._replies.fileno(), min(count - len(data), _CHUNK_BYTES))
-                if not piece:
-                    raise _ChildEndedError(self._why())
-                data += piece
-            elif waited >= self._limits.wait_seconds:
-                raise _ChildEndedError(
-                    f"takes longer than {self._limits.wait_seconds:g} seconds to read"
-                )
-            elif not self._limits.enforced and self._memory() > self._limits.memory_bytes:
-                raise _ChildEndedError(self._too_large())
-        return data
+        self._connection.close()
 
     def _memory(self) -> int:
         """Return the memory that the process uses, in bytes; 0 if that is not known."""

@@ -1,17 +1,18 @@
 """The process that reads files for `index.corpus.file_reader`: requests in, replies out.
 
-A request is a line of JSON on standard input. A reply is JSON on standard output, after its length
-in eight bytes. The process sets its own limits, and ends with its standard input.
+Both are JSON, never pickled: what reads a hostile file is not to be trusted. The process sets its
+own limits, and ends with the other side of its connection.
 """
 
 import json
 import os
 import queue
 import resource
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,83 +20,58 @@ from index.corpus.formats.files import read_file_text
 from index.corpus.formats.parquet import count_rows, read_rows
 from index.errors import CorpusError
 
-LENGTH_BYTES = 8
 OUT_OF_MEMORY = 3  # exit status
 READ, COUNT_ROWS, READ_ROWS = "read", "count rows", "read rows"  # tasks
 
 
-def encode_reply(reply: dict[str, Any]) -> bytes:
-    """Return a reply with its length before it."""
-    data = json.dumps(reply, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return len(data).to_bytes(LENGTH_BYTES, "big") + data
-
-
-def decode_reply(data: bytes) -> dict[str, Any]:
-    """Return the reply of bytes without their length."""
-    reply: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-    return reply
-
-
-def main(memory_bytes: int, cpu_seconds: int) -> None:
-    """Answer requests until standard input ends.
+def main(descriptor: int, memory_bytes: int, cpu_seconds: int) -> None:
+    """Answer requests until the other side of a connection is closed.
 
     Args:
+        descriptor: of the connection.
         memory_bytes: limit of the address space; 0 for none.
         cpu_seconds: limit of processor time for each request.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    connection = Connection(descriptor)
     requests = queue.SimpleQueue[bytes]()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    output = os.dup(sys.stdout.fileno())
-    with Path(os.devnull).open("wb") as nowhere:  # parsers in C print warnings
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        os.dup2(nowhere.fileno(), sys.stderr.fileno())
+    threading.Thread(target=_receive, args=(connection, requests), daemon=True).start()
     while True:
         request = json.loads(requests.get())
         try:
             _limit_time(cpu_seconds)
             for reply in _answer(request["task"], Path(request["path"])):
-                _send(output, reply)
+                text = json.dumps(reply, ensure_ascii=False)
+                connection.send_bytes(text.encode("utf-8", "surrogatepass"))
                 _limit_time(cpu_seconds)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
+        except BrokenPipeError:  # the parent has gone
+            os._exit(0)
 
 
 def _answer(task: str, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a reply, or one for each row and an empty one after them."""
     try:
-        yield from _TASKS[task](path)
+        if task == READ:
+            yield asdict(read_file_text(path))
+        elif task == COUNT_ROWS:
+            yield {"count": count_rows(path)}
+        else:
+            for row in read_rows(path):
+                yield {"row": row}
+            yield {}
     except CorpusError as error:
         yield {"error": str(error)}
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    yield asdict(read_file_text(path))
-
-
-def _count_rows(path: Path) -> Iterator[dict[str, Any]]:
-    yield {"count": count_rows(path)}
-
-
-def _read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    for row in read_rows(path):
-        yield {"row": row}
-    yield {}
-
-
-# Each yields one reply, or one for each row and an empty one after them.
-_TASKS: Mapping[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
-    READ: _read,
-    COUNT_ROWS: _count_rows,
-    READ_ROWS: _read_rows,
-}
-
-
-def _receive(requests: "queue.SimpleQueue[bytes]") -> None:
+def _receive(connection: Connection, requests: "queue.SimpleQueue[bytes]") -> None:
     # In a thread of its own, which notices the end of the parent in the middle of a file, too.
-    for line in sys.stdin.buffer:
-        requests.put(line)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            requests.put(connection.recv_bytes())
     os._exit(0)
 
 
@@ -105,12 +81,3 @@ def _limit_time(seconds: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     soft = int(used.ru_utime + used.ru_stime) + 1 + seconds
     resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
-
-
-def _send(output: int, reply: dict[str, Any]) -> None:
-    rest = memoryview(encode_reply(reply))
-    try:
-        while rest:
-            rest = rest[os.write(output, rest) :]
-    except BrokenPipeError:  # the parent has gone
-        os._exit(0)
