@@ -188,13 +188,14 @@ def read_batches(
     corpus: Iterable[Document | SkippedInput],
     store: DocumentStore,
     progress: Progress,
-    moves: Moves,
+    moves: Moves | None = None,
 ) -> Iterator[Batch]:
     """Take a corpus in batches, and update those documents of which the store has the text."""
     for items in group(report_skipped(corpus, progress)):
         documents = [item for item in items if isinstance(item, Document)]
         skipped = sum(isinstance(item, SkippedInput) and item.lost for item in items)
-        new = moves.take(update_unchanged(documents, store))
+        new = update_unchanged(documents, store)
+        new = moves.take(new) if moves else new
         progress.advanced(len(documents) + skipped - len(new))
         yield Batch(new, len(documents) - len(new), skipped)
 
