@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
@@ -76,18 +76,12 @@ class Batch:
     skipped: int
 
 
-class BatchEncoder(Protocol):
-    """Encodes the batches of a job, a bounded number of them at a time."""
+BatchEncoder = Callable[[Iterable[Batch], Progress], Iterator[tuple[Batch, list[EncodedDocument]]]]
+"""Encodes the batches of a job, a bounded number of them at a time.
 
-    def __call__(
-        self, batches: Iterable[Batch], progress: Progress
-    ) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
-        """Yield each batch with its encoded documents; those to encode in their order.
-
-        Documents without a token are left out and reported. Documents count as done when they are
-        yielded.
-        """
-        ...
+It yields each batch with its encoded documents, those to encode in their order. Documents without a
+token are left out and reported. Documents count as done when they are yielded.
+"""
 
 
 def build_index(

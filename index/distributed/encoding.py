@@ -61,7 +61,7 @@ class EncoderOrder:
 class EncodedBatch(SilentProgress):
     """Documents as an actor has encoded them, and what it reports: those that have no token."""
 
-    documents: Sequence[EncodedDocument] = ()
+    documents: list[EncodedDocument] = field(default_factory=list)
     left_out: list[SkippedInput] = field(default_factory=list)
     tokens: int = 0
 
@@ -155,7 +155,7 @@ def open_encoders(order: EncoderOrder, options: ClusterOptions) -> Iterator[Batc
 
 def _encode(
     actors: Sequence[Any], batches: Iterable[Batch], progress: Progress
-) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
+) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
     """Encode batches: see `BatchEncoder`."""
     from ray.util import ActorPool
 
@@ -173,9 +173,7 @@ def _encode(
         yield _receive(pool, sent.popleft(), progress)
 
 
-def _receive(
-    pool: Any, batch: Batch, progress: Progress
-) -> tuple[Batch, Sequence[EncodedDocument]]:
+def _receive(pool: Any, batch: Batch, progress: Progress) -> tuple[Batch, list[EncodedDocument]]:
     """Wait for the first batch of those that were sent."""
     with _reported(f"documents {batch.new[0].id!r} to {batch.new[-1].id!r}"):
         encoded: EncodedBatch = pool.get_next()
