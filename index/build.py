@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
@@ -77,18 +77,12 @@ class Batch:
     skipped: int
 
 
-class BatchEncoder(Protocol):
-    """Encodes the batches of a job, a bounded number of them at a time."""
+BatchEncoder = Callable[[Iterable[Batch], Progress], Iterator[tuple[Batch, list[EncodedDocument]]]]
+"""Encodes the batches of a job, a bounded number of them at a time.
 
-    def __call__(
-        self, batches: Iterable[Batch], progress: Progress
-    ) -> Iterator[tuple[Batch, Sequence[EncodedDocument]]]:
-        """Yield each batch with its encoded documents; those to encode in their order.
-
-        Documents without a token are left out and reported. Documents count as done when they are
-        yielded.
-        """
-        ...
+It yields each batch with its encoded documents, those to encode in their order. Documents without a
+token are left out and reported. Documents count as done when they are yielded.
+"""
 
 
 def build_index(
@@ -192,13 +186,14 @@ def read_batches(
     corpus: Iterable[Document | SkippedInput],
     store: DocumentStore,
     progress: Progress,
-    moves: Moves,
+    moves: Moves | None = None,
 ) -> Iterator[Batch]:
     """Take a corpus in batches, and update those documents of which the store has the text."""
     for items in group(report_skipped(corpus, progress)):
         documents = [item for item in items if isinstance(item, Document)]
         skipped = sum(isinstance(item, SkippedInput) and item.lost for item in items)
-        new = moves.take(update_unchanged(documents, store))
+        new = update_unchanged(documents, store)
+        new = moves.take(new) if moves else new
         progress.advanced(len(documents) + skipped - len(new))
         yield Batch(new, len(documents) - len(new), skipped)
 

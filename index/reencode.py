@@ -15,17 +15,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from encoder.alignment.space import open_space
 from encoder.checkpoint import Checkpoint, VectorSpace, split_fingerprint
 from encoder.encoder import Encoder
 from encoder.opening import open_encoder
-from index.build import encode_documents, publish, refit_alignment, update_unchanged
+from index.build import BATCH_CHARACTERS, encode_here, publish, read_batches, refit_alignment
 from index.directory.data_directory import (
     SHADOW_TEST_FILE,
     STORE_FILE,
-    DataDirectory,
+    holding,
     locked,
     open_data_directory,
     settle,
@@ -36,13 +34,12 @@ from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
 from index.store.document_store import DocumentStore
-from index.store.records import EncodedDocument
+from index.store.records import BEFORE_ALL
 from index.store.schema import LOCK_FILE, read_space
 
 REENCODING = ".reencoding"
 _DISCARDED = ".reencoding-discarded"
 _LOCK = ".reencoding-lock"
-_DOCUMENTS_A_BATCH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +69,9 @@ def only_reencoding(data: Path) -> Iterator[None]:
         DataDirectoryInUseError: one does.
         StoreError: the directory cannot be written.
     """
-    lock = FileLock(data / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise DataDirectoryInUseError(
-            f"{data}: another `longmatch reencode` is at work: wait for it or end it"
-        ) from error
-    except (OSError, NotImplementedError) as error:
-        raise StoreError(f"{data}: cannot be written: {error}") from error
-    try:
+    busy = "another `longmatch reencode` is at work: wait for it or end it"
+    with holding(data, _LOCK, busy):
         yield
-    finally:
-        lock.release()
 
 
 def reencode_documents(
@@ -192,33 +179,29 @@ def _follow(old: DocumentStore, made: Reencoded) -> int:
     ) as new:
         remember_encoder(made.content, encoder.checkpoint)
         made.progress.started("encoding", len(old))
-        present: set[str] = set()
-        for batch in _batches(old):
-            present.update(document.id for document in batch)
-            _encode(batch, new, made)
-        new.store.delete(sorted(_ids(new.store) - present))
+        gone = _ids(new.store)
+        batches = read_batches(_documents(old, gone), new.store, made.progress)
+        for batch, results in encode_here(encoder)(batches, made.progress):
+            if len(results) < len(batch.new):
+                lost = {document.id for document in batch.new} - {r.document.id for r in results}
+                raise StoreError(
+                    f"document {min(lost)!r} has no token that this checkpoint reads: "
+                    "delete it first"
+                )
+            new.store.put(results)
+        new.store.delete(sorted(gone))
         refit_alignment(new.store, made.progress)
         publish(new, made.progress)
         return len(new.store)
 
 
-def _encode(batch: list[Document], new: DataDirectory, made: Reencoded) -> None:
-    changed = update_unchanged(batch, new.store)
-    made.progress.advanced(len(batch) - len(changed))
-    results = encode_documents(changed, made.encoder, made.progress)
-    if lost := {document.id for document in changed} - {result.document.id for result in results}:
-        raise StoreError(
-            f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"
-        )
-    new.store.put([EncodedDocument(r.document, r.vector, r.receipt, r.blocks) for r in results])
-
-
-def _batches(store: DocumentStore) -> Iterator[list[Document]]:
-    vector_ids = store.changes_since(0).added.tolist()
-    for start in range(0, len(vector_ids), _DOCUMENTS_A_BATCH):
-        some = store.get(vector_ids[start : start + _DOCUMENTS_A_BATCH])
-        found = store.find([summary.id for summary in some.values()])
-        yield [document.document for document in found.values()]
+def _documents(store: DocumentStore, others: set[str]) -> Iterator[Document]:
+    """Yield the documents of a store, and take their ids from others."""
+    last = BEFORE_ALL
+    while documents := store.whole(last, BATCH_CHARACTERS):
+        others.difference_update(document.id for document in documents)
+        yield from documents
+        last = documents[-1].id
 
 
 def _ids(store: DocumentStore) -> set[str]:

@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from encoder.atomic_files import write_atomically
 from index.errors import CorpusError
 
 TIMEOUT_SECONDS = 300
@@ -22,28 +22,22 @@ def write_stdlib_corpus(path: Path) -> int:
         How many documents were written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".stdlib-", dir=path.parent) as folder:
-        rendered = Path(folder, "corpus.jsonl")
-        _render(rendered)
-        with rendered.open("rb") as stream:
-            count = sum(1 for _ in stream)
-        rendered.replace(path)
-    return count
+    lines = _render()
+    write_atomically(path, lines)
+    return lines.count(b"\n")
 
 
-def _render(output: Path) -> None:
+def _render() -> bytes:
     """Render in a separate process, so that no import changes or stops this one."""
     script = Path(__file__).with_name("stdlib_docs.py")
     # -P -S -s: modules come from the standard library only, never from the current directory.
-    command = [sys.executable, "-P", "-S", "-s", str(script), str(output.resolve())]
+    command = [sys.executable, "-P", "-S", "-s", str(script)]
     try:
         finished = subprocess.run(  # noqa: S603 - our own file with our own interpreter
             command,
-            cwd=output.parent,
             env=_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=TIMEOUT_SECONDS,
             check=False,
         )
@@ -56,6 +50,7 @@ def _render(output: Path) -> None:
         raise CorpusError(
             f"the standard library was not rendered (exit status {finished.returncode}): {reason}"
         )
+    return finished.stdout
 
 
 def _environment() -> dict[str, str]:

@@ -1,43 +1,44 @@
-"""Files are read in a child process with limits of memory and time (`index.corpus.file_worker`).
+"""Files are read in a child process with limits of memory and time.
 
 A damaged or hostile file can make a parser crash, run for hours or take all memory. Then the child
 ends, the file is refused, and the next file is read by a new child. One child reads many files,
-since starting one takes longer than reading a usual file.
+since starting one takes longer than reading a usual file. It sets its own limits, and ends with the
+other side of its connection. Requests and replies are JSON, never pickled: what reads a hostile
+file is not to be trusted.
 """
 
 import json
 import os
-import selectors
+import queue
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import Any, Self
 
-from index.corpus.file_worker import (
-    COUNT_ROWS,
-    LENGTH_BYTES,
-    OUT_OF_MEMORY,
-    READ,
-    READ_ROWS,
-    decode_reply,
-)
 from index.corpus.formats.content import FileText
+from index.corpus.formats.files import read_file_text
 from index.corpus.formats.ocr import OCR_SECONDS
+from index.corpus.formats.parquet import count_rows, read_rows
 from index.errors import CorpusError
 
 _TICK_SECONDS = 0.25
-_CHUNK_BYTES = 2**20
+OUT_OF_MEMORY = 3  # exit status
+READ, COUNT_ROWS, READ_ROWS = "read", "count rows", "read rows"  # tasks
 # Allocators reserve addresses far beyond what they use, Arrow's own and glibc's for each thread.
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 # The child imports what this process imports, wherever it runs.
 _CHILD = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
-    "from index.corpus.file_worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from index.corpus.file_reader import main; main(*map(int, sys.argv[2:]))"
 )
 
 
@@ -94,14 +95,12 @@ class FileReader:
             CorpusError: as `read_file_text`; or reading takes more than the limits, or crashes. The
                 message does not name the file.
         """
-        with self._lock:
-            return FileText(**self._request_twice(READ, path))
+        return FileText(**self._request_twice(READ, path))
 
     def count_rows(self, path: Path) -> int:
         """Count the rows of a Parquet file."""
-        with self._lock:
-            count: int = self._request_twice(COUNT_ROWS, path)["count"]
-            return count
+        count: int = self._request_twice(COUNT_ROWS, path)["count"]
+        return count
 
     def read_rows(self, path: Path) -> Iterator[dict[str, Any] | str]:
         """Yield the rows of a Parquet file, as `index.corpus.formats.parquet.read_rows`.
@@ -116,30 +115,21 @@ class FileReader:
             try:
                 reply = self._request(READ_ROWS, path)
                 while self._child and reply:
-                    if "error" in reply:
-                        raise CorpusError(reply["error"])
-                    yield reply["row"]
+                    yield _checked(reply)["row"]
                     reply = self._child.receive()
-            except _ChildEndedError as ended:
-                raise CorpusError(str(ended)) from None
             finally:
                 self._end()
 
     def _request_twice(self, task: str, path: Path) -> dict[str, Any]:
-        fresh = self._child is None
-        try:
-            reply = self._request(task, path)
-        except _ChildEndedError as ended:
-            if fresh:
-                raise CorpusError(str(ended)) from None
-            # It may have ended because of what the files before have left in it.
+        with self._lock:
+            reused = self._child is not None
             try:
-                reply = self._request(task, path)
-            except _ChildEndedError as again:
-                raise CorpusError(str(again)) from None
-        if "error" in reply:
-            raise CorpusError(reply["error"])
-        return reply
+                return _checked(self._request(task, path))
+            except _ChildEndedError:
+                if not reused:
+                    raise
+                # It may have ended because of what the files before have left in it.
+                return _checked(self._request(task, path))
 
     def _request(self, task: str, path: Path) -> dict[str, Any]:
         try:
@@ -156,35 +146,40 @@ class FileReader:
             child.end()
 
 
-class _ChildEndedError(Exception):
+class _ChildEndedError(CorpusError):
     """The child ended, or was ended, without a reply; says why."""
 
 
+def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+    if "error" in reply:
+        raise CorpusError(reply["error"])
+    return reply
+
+
 class _Child:
-    """A running process of `index.corpus.file_worker`."""
+    """A running child."""
 
     def __init__(self, limits: ReadingLimits) -> None:
         self._limits = limits
+        self._connection, theirs = Pipe()
         memory = limits.memory_bytes if limits.enforced else 0
-        numbers = (str(memory), str(limits.cpu_seconds))
+        numbers = map(str, (theirs.fileno(), memory, limits.cpu_seconds))
         # Ctrl-C reaches all processes of a terminal. The child ends with this process, which
         # decides when; until then it inherits that the signal is blocked.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
-                [sys.executable, "-P", "-c", _CHILD, *numbers, json.dumps(sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
+                [sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path), *numbers],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # parsers in C print warnings
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 env=os.environ | _ENVIRONMENT | {OCR_SECONDS: str(0.6 * limits.wait_seconds)},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+            theirs.close()
         self.pid = self._process.pid
-        self._requests = cast(IO[bytes], self._process.stdin)
-        self._replies = cast(IO[bytes], self._process.stdout)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._replies, selectors.EVENT_READ)
 
     def request(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and wait for its reply.
@@ -193,46 +188,39 @@ class _Child:
             _ChildEndedError: the child ended, or was ended, without one; says why.
         """
         try:
-            self._requests.write(json.dumps(message).encode() + b"\n")
+            self._connection.send_bytes(json.dumps(message).encode())
         except BrokenPipeError:
             raise _ChildEndedError(self._why()) from None
         return self.receive()
 
     def receive(self) -> dict[str, Any]:
         """Wait for a reply, as `request` does."""
-        length = int.from_bytes(self._read(LENGTH_BYTES), "big")
-        if length > self._limits.memory_bytes:
-            raise _ChildEndedError(self._crashed("an answer that is not understood"))
-        return decode_reply(bytes(self._read(length)))
+        waited = 0.0
+        began = time.monotonic()
+        while not self._connection.poll(_TICK_SECONDS):
+            # Added up, not a deadline: while this process is stopped, no time is spent.
+            waited += min(time.monotonic() - began, _TICK_SECONDS)
+            began = time.monotonic()
+            if waited >= self._limits.wait_seconds:
+                raise _ChildEndedError(
+                    f"takes longer than {self._limits.wait_seconds:g} seconds to read"
+                )
+            if not self._limits.enforced and self._memory() > self._limits.memory_bytes:
+                raise _ChildEndedError(self._too_large())
+        try:
+            data = self._connection.recv_bytes(self._limits.memory_bytes)
+        except (EOFError, ConnectionError):
+            raise _ChildEndedError(self._why()) from None
+        except OSError:
+            raise _ChildEndedError(self._crashed("an answer that is too long")) from None
+        reply: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return reply
 
     def end(self) -> None:
         """Kill the process, whatever it does."""
         self._process.kill()
         self._process.wait()
-        self._selector.close()
-        self._requests.close()
-        self._replies.close()
-
-    def _read(self, count: int) -> bytearray:
-        data = bytearray()
-        waited = 0.0
-        while len(data) < count:
-            # Added up, not a deadline: while this process is stopped, no time is spent.
-            began = time.monotonic()
-            ready = self._selector.select(_TICK_SECONDS)
-            waited += min(time.monotonic() - began, _TICK_SECONDS)
-            if ready:
-                piece = os.read(self._replies.fileno(), min(count - len(data), _CHUNK_BYTES))
-                if not piece:
-                    raise _ChildEndedError(self._why())
-                data += piece
-            elif waited >= self._limits.wait_seconds:
-                raise _ChildEndedError(
-                    f"takes longer than {self._limits.wait_seconds:g} seconds to read"
-                )
-            elif not self._limits.enforced and self._memory() > self._limits.memory_bytes:
-                raise _ChildEndedError(self._too_large())
-        return data
+        self._connection.close()
 
     def _memory(self) -> int:
         """Return the memory that the process uses, in bytes; 0 if that is not known."""
@@ -258,3 +246,62 @@ class _Child:
 
     def _crashed(self, how: str) -> str:
         return f"makes its reader fail ({how}): it is damaged, or {self._too_large()}"
+
+
+def main(descriptor: int, memory_bytes: int, cpu_seconds: int) -> None:
+    """Answer requests until the other side of a connection is closed.
+
+    Args:
+        descriptor: of the connection.
+        memory_bytes: limit of the address space; 0 for none.
+        cpu_seconds: limit of processor time for each request.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    connection = Connection(descriptor)
+    requests = queue.SimpleQueue[bytes]()
+    threading.Thread(target=_receive, args=(connection, requests), daemon=True).start()
+    while True:
+        request = json.loads(requests.get())
+        try:
+            _limit_time(cpu_seconds)
+            for reply in _answer(request["task"], Path(request["path"])):
+                text = json.dumps(reply, ensure_ascii=False)
+                connection.send_bytes(text.encode("utf-8", "surrogatepass"))
+                _limit_time(cpu_seconds)
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        except BrokenPipeError:  # the parent has gone
+            os._exit(0)
+
+
+def _answer(task: str, path: Path) -> Iterator[dict[str, Any]]:
+    """Yield a reply, or one for each row and an empty one after them."""
+    try:
+        if task == READ:
+            yield asdict(read_file_text(path))
+        elif task == COUNT_ROWS:
+            yield {"count": count_rows(path)}
+        else:
+            for row in read_rows(path):
+                yield {"row": row}
+            yield {}
+    except CorpusError as error:
+        yield {"error": str(error)}
+
+
+def _receive(connection: Connection, requests: "queue.SimpleQueue[bytes]") -> None:
+    # In a thread of its own, which notices the end of the parent in the middle of a file, too.
+    with suppress(EOFError, ConnectionError):
+        while True:
+            requests.put(connection.recv_bytes())
+    os._exit(0)
+
+
+def _limit_time(seconds: int) -> None:
+    """Let the kernel end this process when it has used so much more processor time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from index.corpus.file_reader import FileReader
 from index.corpus.formats.content import FileText
@@ -27,6 +27,9 @@ from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput, printable
 from index.errors import CorpusError, DocumentError
 from index.optional_dependencies import require_extra
+
+if TYPE_CHECKING:
+    from index.corpus.folder_files import FolderFiles
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
@@ -68,20 +71,8 @@ class FolderPart:
 Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
 
 
-class KnownFiles(Protocol):
-    """What an earlier run has read of files."""
-
-    def remarks(self, name: str, path: Path) -> Sequence[SkippedInput] | None:
-        """Return what was said of a file that need not be read again; None where it must be."""
-        ...
-
-    def add(self, document: Document, remarks: Sequence[SkippedInput]) -> None:
-        """Take what the file that was last asked for has become, and what is said of it."""
-        ...
-
-
 def read_corpus(
-    corpus: Corpus, known: KnownFiles | None = None
+    corpus: Corpus, known: "FolderFiles | None" = None
 ) -> Iterator[Document | SkippedInput]:
     """Read the documents of a corpus in a fixed order, holding one of them at a time.
 
@@ -250,7 +241,7 @@ class _Files:
 
     named: Callable[[_Unread], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
 
-    def read(self, known: KnownFiles | None = None) -> Iterator[Document | SkippedInput]:
+    def read(self, known: "FolderFiles | None" = None) -> Iterator[Document | SkippedInput]:
         unread = _Unread()
         with FileReader() as reader:
             for found in self.named(unread):

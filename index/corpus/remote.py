@@ -7,6 +7,7 @@ one at a time, because its reader is a process without network that wants to see
 import io
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,11 +60,12 @@ class RemoteFile:
             OSError: it cannot be read, also later.
         """
         try:
-            file = self.system.open(self.path, mode)
+            with self.system.open(self.path, mode) as file:
+                yield io.BufferedReader(file, _BUFFER_BYTES)
+        except (OSError, EOFError, zlib.error, MemoryError):
+            raise
         except Exception as error:  # each file system has errors of its own
             raise OSError(_reason(error)) from error
-        with file, io.BufferedReader(_Stream(file), _BUFFER_BYTES) as buffered:
-            yield buffered
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
@@ -82,22 +84,12 @@ class RemoteFile:
             yield copy
 
 
-class _Stream(io.RawIOBase):
-    """A file of fsspec, whose errors become those of a file."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._file.read(len(buffer))
-        except Exception as error:  # each file system has errors of its own
-            raise OSError(_reason(error)) from error
-        buffer[: len(data)] = data
-        return len(data)
+@contextmanager
+def _reported(corpus: object, what: str = "") -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # each file system has errors of its own, ImportError among them
+        raise CorpusError(f"{corpus}: {what}{_reason(error)}") from error
 
 
 def open_remote(corpus: RemotePath) -> RemoteFile:
@@ -109,11 +101,9 @@ def open_remote(corpus: RemotePath) -> RemoteFile:
     require_extra("remote", "reading by URL", "fsspec")
     import fsspec
 
-    try:
+    with _reported(corpus):
         system, path = fsspec.core.url_to_fs(corpus.url)
         found = system.exists(path)
-    except Exception as error:  # also ImportError, which names what to install for this kind
-        raise CorpusError(f"{corpus}: {_reason(error)}") from error
     if not found:
         raise CorpusError(f"{corpus}: there is no such file or folder")
     return RemoteFile(system, path.rstrip("/"))
@@ -127,17 +117,13 @@ def remote_files_below(folder: RemoteFile, suffixes: Sequence[str]) -> list[tupl
     Raises:
         CorpusError: the folder cannot be listed.
     """
-    try:
+    with _reported(folder, "cannot be listed: "):
         paths = sorted(folder.system.find(folder.path))
-    except Exception as error:  # each file system has errors of its own
-        raise CorpusError(f"{folder}: cannot be listed: {_reason(error)}") from error
-    files = [RemoteFile(folder.system, path) for path in paths]
-    named = [(file.path.removeprefix(folder.path).lstrip("/"), file) for file in files]
+    named = [(path.removeprefix(folder.path).lstrip("/"), path) for path in paths]
     return [
-        (name, file)
-        for name, file in named
-        if name.lower().endswith(tuple(suffixes))
-        and not any(part.startswith(".") for part in name.split("/"))
+        (name, RemoteFile(folder.system, path))
+        for name, path in named
+        if name.lower().endswith(tuple(suffixes)) and "/." not in f"/{name}"
     ]
 
 
@@ -147,10 +133,8 @@ def is_folder(file: RemoteFile) -> bool:
     Raises:
         CorpusError: the place does not answer.
     """
-    try:
+    with _reported(file):
         return bool(file.system.isdir(file.path))
-    except Exception as error:  # each file system has errors of its own
-        raise CorpusError(f"{file}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -18,7 +18,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
 
@@ -149,13 +149,13 @@ def _parameters(routine: Any) -> str:
     return f"({', '.join(names)})"
 
 
-def main(output: Path) -> None:
-    """Write the documents as JSON Lines."""
+def main() -> None:
+    """Print the documents as JSON Lines, and nothing that modules print."""
     warnings.simplefilter("ignore")  # of deprecated modules
-    with output.open("w", encoding="utf-8") as stream:
-        for document in documents():
-            stream.write(json.dumps(document) + "\n")
+    with redirect_stdout(None):
+        lines = [json.dumps(document) for document in documents()]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

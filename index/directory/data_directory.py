@@ -151,9 +151,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         if read_only:
             _check_exists(path, database)
         else:
-            _make_directory(path)
-            open_files.callback(_acquire_lock(path).release)
-            _finish_swap(path)
+            open_files.enter_context(locked(path))
         store = DocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,
@@ -209,12 +207,9 @@ def locked(path: Path) -> Iterator[None]:
         StoreError: it is not a directory, or cannot be written.
     """
     _make_directory(path)
-    lock = _acquire_lock(path)
-    try:
+    with holding(path, LOCK_FILE, "in use by another process"):
         _finish_swap(path)
         yield
-    finally:
-        lock.release()
 
 
 def settle(path: Path) -> None:
@@ -274,16 +269,31 @@ def _make_directory(path: Path) -> None:
         raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
-def _acquire_lock(path: Path) -> FileLock:
+@contextmanager
+def holding(path: Path, name: str, busy: str) -> Iterator[None]:
+    """Hold a lock of a data directory during a block.
+
+    Args:
+        path: the directory.
+        name: of the file in it.
+        busy: what the error says if another process holds it.
+
+    Raises:
+        DataDirectoryInUseError: another process holds it.
+        StoreError: the directory cannot be written.
+    """
     # Not bound to this thread: a server opens in one thread and closes in another.
-    lock = FileLock(path / LOCK_FILE, thread_local=False)
+    lock = FileLock(path / name, thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise DataDirectoryInUseError(f"{path}: in use by another process") from error
+        raise DataDirectoryInUseError(f"{path}: {busy}") from error
     except (OSError, NotImplementedError) as error:
         raise StoreError(f"{path}: cannot be written: {error}") from error
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def swap_in(path: Path, new: str = ARRIVING) -> None:

@@ -1,7 +1,6 @@
 """A connection to a Ray cluster, or a cluster of this machine alone that lives as long as a job."""
 
 import logging
-import math
 import os
 import secrets
 import shutil
@@ -30,47 +29,24 @@ class ClusterOptions:
     Attributes:
         address: of a cluster that runs: HOST:PORT, `auto` or `ray://HOST:PORT`; None starts Ray on
             this machine.
-        actors: how many encoders; by default one for each GPU share, or for each machine.
-        threads: of each encoder; by default the cores of a machine, shared by its encoders.
-        cpus: that Ray reserves for each encoder; by default one for each thread.
-        gpus: that Ray reserves for each encoder, also a share of one.
+        actors: how many encoders; by default one for each GPU, or for each machine.
+        threads: of each encoder, and cores; by default those of a machine, shared by its encoders.
+        on_gpu: whether each encoder gets a GPU.
     """
 
     address: str | None = None
     actors: int | None = None
     threads: int | None = None
-    cpus: float | None = None
-    gpus: float = 0.0
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """How many encoders there are, and what each of them gets."""
+    """How many encoders there are, and the threads and GPUs that each of them gets."""
 
     actors: int
     threads: int
-    cpus: float
-    gpus: float
-
-    def __str__(self) -> str:
-        gpus = f" and {self.gpus:g} GPU" if self.gpus else ""
-        return f"{self.actors} encoders with {self.cpus:g} CPU{gpus} each"
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What a machine of a cluster offers."""
-
-    cores: float
-    gpus: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.cores:g} CPU, {self.gpus:g} GPU"
-
-    def room(self, allotment: Allotment) -> int:
-        """Return how many encoders fit."""
-        by_cores = int(self.cores / allotment.cpus)
-        return min(by_cores, int(self.gpus / allotment.gpus)) if allotment.gpus else by_cores
+    gpus: int = 0
 
 
 def check_cluster(options: ClusterOptions) -> None:
@@ -101,39 +77,32 @@ def connected(options: ClusterOptions) -> Iterator[Allotment]:
         import ray
 
         try:
-            yield allot(options, _machines(ray.nodes()))
+            resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            machines = [(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in resources]
+            yield allot(options, machines)
         finally:
             ray.shutdown()
 
 
-def allot(options: ClusterOptions, machines: Sequence[Machine]) -> Allotment:
-    """Return how many encoders there are on these machines, and what each gets.
+def allot(options: ClusterOptions, machines: Sequence[tuple[int, int]]) -> Allotment:
+    """Return how many encoders there are on machines of these CPUs and GPUs, and what each gets.
 
     Raises:
         ClusterError: the machines have no room for them, were they idle.
     """
-    usable = [
-        machine for machine in machines if machine.cores >= 1 and machine.gpus >= options.gpus
-    ]
-    by_gpu = (
-        sum(int(machine.gpus / options.gpus) for machine in usable) if options.gpus else len(usable)
-    )
+    usable = [(cpus, gpus) for cpus, gpus in machines if cpus and gpus >= options.on_gpu]
+    cpus = [machine[0] for machine in usable]
+    by_gpu = sum(machine[1] for machine in usable) if options.on_gpu else len(usable)
     actors = options.actors or max(1, by_gpu)
-    cores = [int(machine.cores) for machine in usable]
-    threads = options.threads or max(1, min(min(cores, default=1), sum(cores) // actors))
-    allotment = Allotment(actors, threads, options.cpus or float(threads), options.gpus)
-    if sum(machine.room(allotment) for machine in machines) < actors:
+    threads = options.threads or max(1, min([*cpus, sum(cpus) // actors], default=1))
+    room = (min(cpus // threads, gpus if options.on_gpu else cpus) for cpus, gpus in usable)
+    if sum(room) < actors:
         raise ClusterError(
-            f"{PURPOSE}: no room for {allotment}: the machines have "
-            f"{'; '.join(map(str, machines)) or 'nothing'}"
+            f"{PURPOSE}: no room for {actors} encoders with {threads} CPU"
+            f"{' and 1 GPU' * options.on_gpu} each: the machines have "
+            f"{'; '.join(f'{cpus} CPU, {gpus} GPU' for cpus, gpus in machines) or 'nothing'}"
         )
-    return allotment
-
-
-def _machines(nodes: Sequence[dict[str, Any]]) -> list[Machine]:
-    """Return the machines that `ray.nodes()` describes."""
-    alive = [node["Resources"] for node in nodes if node["Alive"]]
-    return [Machine(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+    return Allotment(actors, threads, int(options.on_gpu))
 
 
 @contextmanager
@@ -151,14 +120,13 @@ def _started(options: ClusterOptions) -> Iterator[None]:
     cores = usable_cores()
     actors = options.actors or 1
     threads = options.threads or max(1, cores // actors)
-    room = math.ceil(actors * (options.cpus or threads))
     folder = tempfile.mkdtemp(prefix="longmatch-ray-", dir=_LOCAL_FOLDER)
     try:
         _init(
             "Ray on this machine",
             _local_environment(),
             address="local",
-            num_cpus=max(cores, room),
+            num_cpus=max(cores, actors * threads),
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=folder,

@@ -10,10 +10,9 @@ from encoder.arrays import Int64
 from index.store.database import Connection, Connections
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
-_ADDED_SINCE = """
-SELECT count(*) FROM vectors WHERE sequence > ?"""
-_REMOVED_SINCE = """
-SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
+_COUNTED_SINCE = """
+SELECT (SELECT count(*) FROM vectors WHERE sequence > ?1),
+    (SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1)"""
 # Vector ids are given in the order of the changes, and never twice.
 _ADDED_AFTER = """
 SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
@@ -82,24 +81,20 @@ class ChangeLog:
     @property
     def start(self) -> int:
         """The lowest sequence from which an index can still catch up; it always can from 0."""
-        with self._connections.reading() as connection:
-            return sql.read_log_start(connection)
+        return int(self._connections.read_rows("SELECT log_start FROM meta")[0][0])
 
     def count_since(self, sequence: int) -> tuple[int, int]:
         """Count the present vectors added since a sequence, and those of then that are gone.
 
         Correct from `start` on, and for the last `trained` of `forget`.
         """
-        with self._connections.reading() as connection:
-            (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
-            (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
-            return int(added), int(removed)
+        ((added, removed),) = self._connections.read_rows(_COUNTED_SINCE, sequence)
+        return int(added), int(removed)
 
     @property
     def identity(self) -> str:
         """What tells the store from all others: drawn when it was made."""
-        with self._connections.reading() as connection:
-            return str(connection.execute("SELECT identity FROM meta").fetchone()[0])
+        return str(self._connections.read_rows("SELECT identity FROM meta")[0][0])
 
     def since(self, sequence: int) -> Changes | None:
         """Return what has changed after a sequence, as `read_changes`."""
@@ -123,8 +118,7 @@ class ChangeLog:
     @property
     def last_vector_id(self) -> int:
         """The last vector id that was given; 0 in a new store."""
-        with self._connections.reading() as connection:
-            return int(connection.execute(sql.LAST_VECTOR_ID).fetchone()[0])
+        return int(self._connections.read_rows(sql.LAST_VECTOR_ID)[0][0])
 
     def forget(self, before: int, *, trained: int) -> int:
         """Forget the removals that no index of the sequence `before` or later needs.

@@ -16,7 +16,6 @@ ids take twice as long.
 import json
 import struct
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -240,7 +239,7 @@ def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
 
 
 def filter_to_json(where: Filter) -> dict[str, Any]:
-    """Return a filter as JSON, as requests have it; `filter_from_json` reads it."""
+    """Return a filter as JSON, as requests have it."""
     match where:
         case And(parts):
             return {"and": [filter_to_json(part) for part in parts]}
@@ -256,32 +255,6 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
             ends = (("gt", low), ("lt", high))
             bounds = {f"{name}{'e' * end.inclusive}": end.value for name, end in ends if end}
             return {"field": field, "range": bounds}
-
-
-def filter_from_json(given: Mapping[str, Any]) -> Filter:
-    """Return the filter that `filter_to_json` wrote.
-
-    Raises:
-        KeyError, TypeError, ValueError: it did not write this.
-    """
-    if "and" in given:
-        return And(tuple(filter_from_json(part) for part in given["and"]))
-    if "or" in given:
-        return Or(tuple(filter_from_json(part) for part in given["or"]))
-    if "not" in given:
-        return Not(filter_from_json(given["not"]))
-    if "in" in given:
-        return OneOf(given["field"], tuple(given["in"]))
-    if "range" in given:
-        return Range(given["field"], *(_end(given["range"], name) for name in ("gt", "lt")))
-    return Exists(given["field"])
-
-
-def _end(bounds: Mapping[str, Any], name: str) -> Bound | None:
-    for key, inclusive in ((name, False), (f"{name}e", True)):
-        if key in bounds:
-            return Bound(bounds[key], inclusive)
-    return None
 
 
 def _holds(where: Filter, values: Iterable[MetadataValue]) -> bool:
@@ -324,7 +297,7 @@ class Selections:
         self._lock = threading.Lock()
         self._sequence = 0  # of the store that they are kept of
         self._ids = 0  # of all that are kept
-        self._kept: OrderedDict[str, IdSet] = OrderedDict()
+        self._kept: dict[str, IdSet] = {}
 
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
         """Return the vectors of the documents for which a filter holds, without some documents."""
@@ -343,22 +316,19 @@ class Selections:
             if sequence > self._sequence:
                 self._sequence, self._ids = sequence, 0
                 self._kept.clear()
-            if sequence != self._sequence or key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            return self._kept.get(key) if sequence == self._sequence else None
 
     def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
-        """Keep a selection, unless the store has changed; the least recently used make room."""
-        size = len(selection.ids)
+        """Keep a selection, unless the store has changed; all others go if there is no room."""
+        size = len(selection.ids) + 1
         with self._lock:
-            if sequence != self._sequence or key in self._kept or size >= IDS_KEPT:
+            if sequence != self._sequence or key in self._kept or size > IDS_KEPT:
                 return
+            if self._ids + size > IDS_KEPT:
+                self._ids = 0
+                self._kept.clear()
             self._kept[key] = selection
-            self._ids += size + 1
-            while self._ids > IDS_KEPT:
-                _, dropped = self._kept.popitem(last=False)
-                self._ids -= len(dropped.ids) + 1
+            self._ids += size
 
 
 _SEQUENCE = "SELECT sequence FROM meta"

@@ -24,8 +24,7 @@ from index.corpus.remote import RemotePath
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import SKIPPED_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
-from index.distributed.encoder_pool import open_encoder_pool
-from index.distributed.encoding_actor import EncoderOrder
+from index.distributed.encoding import EncoderOrder, open_encoders
 from index.document import printable
 from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import DataDirectoryInUseError
@@ -114,8 +113,7 @@ def cluster_options(
         address=address or os.environ.get(RAY_ADDRESS) or None,
         actors=actors,
         threads=threads,
-        cpus=None,
-        gpus=float(on_gpu),
+        on_gpu=on_gpu,
     )
     check_cluster(options)
     return options
@@ -163,11 +161,10 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
         reading_share=checkpoint.reading_share,
         precision=options.precision,
         providers=tuple(options.provider) if options.provider else None,
-        threads=options.threads or 1,
     )
     console.print(f"Ray: starting encoders{_at(options.cluster)}")
-    with open_encoder_pool(order, options.cluster) as pool:
-        yield Encoding(pool, space, checkpoint)
+    with open_encoders(order, options.cluster) as encode:
+        yield Encoding(encode, space, checkpoint)
 
 
 def _at(options: ClusterOptions) -> str:

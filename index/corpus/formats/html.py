@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ _OPENED = dict.fromkeys(_PARAGRAPHS, "\n\n") | dict.fromkeys(("br", "li", "tr", 
 _OPENED |= dict.fromkeys(("td", "th"), " ")
 _WHITE_SPACE = re.compile(r"\s+")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_ENOUGH = 4_096  # pieces of a text that are joined, since each costs more than its characters
 
 # Without `huge_tree`, text of over 10 MB in one element and names of over 50 kB are refused.
 _OPTIONS: dict[str, Any] = {"encoding": "utf-8", "huge_tree": True}
@@ -53,7 +53,7 @@ class PageText:
         self.title: str | None = None
         self.fields: dict[str, str] = {}  # of its meta elements
         self._title: list[str] = []
-        self._text = _Pieces()
+        self._text = StringIO()  # a list of pieces costs more for each than its characters
         self._left_out: list[str] = []  # open elements, from the outermost that is left out
         self._preformatted = 0
 
@@ -67,7 +67,7 @@ class PageText:
             name = attributes.get("name") or attributes.get("property") or ""
             self.fields.setdefault(name.lower(), attributes.get("content") or "")
         if tag in _OPENED:
-            self._text.add(_OPENED[tag])
+            self._text.write(_OPENED[tag])
 
     def end(self, tag: str) -> None:
         """An element ends."""
@@ -78,12 +78,12 @@ class PageText:
             return
         self._preformatted -= tag == "pre"
         if tag in _PARAGRAPHS:
-            self._text.add("\n\n")
+            self._text.write("\n\n")
 
     def data(self, text: str) -> None:
         """A piece of text within the innermost element."""
         if not self._left_out:
-            self._text.add(text if self._preformatted else _WHITE_SPACE.sub(" ", text))
+            self._text.write(text if self._preformatted else _WHITE_SPACE.sub(" ", text))
         elif self.title is None and self._left_out[-1] == "title":
             self._title.append(text)
 
@@ -92,25 +92,8 @@ class PageText:
 
     def close(self) -> str:
         """Return the text."""
-        lines = (" ".join(line.split()) for line in self._text.join().split("\n"))
+        lines = (" ".join(line.split()) for line in self._text.getvalue().split("\n"))
         return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
-
-
-class _Pieces:
-    """A text made of very many small pieces."""
-
-    def __init__(self) -> None:
-        self._joined: list[str] = []
-        self._pieces: list[str] = []
-
-    def add(self, piece: str) -> None:
-        self._pieces.append(piece)
-        if len(self._pieces) >= _ENOUGH:
-            self._joined.append("".join(self._pieces))
-            self._pieces.clear()
-
-    def join(self) -> str:
-        return "".join([*self._joined, *self._pieces])
 
 
 def parse_html(markup: str) -> tuple[str, str]:

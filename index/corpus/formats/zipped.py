@@ -1,8 +1,8 @@
 """DOCX (Office Open XML) and EPUB: XML in zip archives, read in pieces, within limits.
 
 No document type declaration that declares something is accepted, hence no entity is expanded and
-nothing outside of the archive is read. A part is parsed as it is decompressed, and neither is ever
-held as a whole.
+nothing outside of the archive is read. A part is parsed as it is decompressed; of the text itself
+neither is ever held as a whole.
 """
 
 import lzma
@@ -13,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -39,6 +38,7 @@ _EMPTY_DOCTYPE = re.compile(rb"<!DOCTYPE\s[^\[>]*>")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError)
 
 T = TypeVar("T", covariant=True)
+Elements = Any  # of lxml, the outermost of them
 
 
 class Target(Protocol[T]):
@@ -99,6 +99,15 @@ class Parts:
             raise CorpusError(f"{name}: is not XML: {error.msg}") from error
         return found
 
+    def elements(self, name: str) -> Elements:
+        """Return the elements of a small part of XML as a tree; raises as `parse`."""
+        root: Elements = self.parse(name, etree.TreeBuilder())
+        return root
+
+    def optional(self, name: str) -> Elements:
+        """Return the elements of a part as `elements`; nothing is in them where it is missing."""
+        return self.elements(name) if name in self else etree.Element("missing")
+
     def _chunks(self, name: str) -> Iterator[bytes]:
         if name not in self:
             raise CorpusError(f"has no {name}")
@@ -134,9 +143,9 @@ class _Plain:
     def __init__(self, target: Target[Any], part: str) -> None:
         self._target = target
         self._part = part
+        self._refused = False
         self.declares_nothing = False
         self.data = target.data
-        self.close = target.close
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         self._target.start(_local(name), {_local(key): attributes[key] for key in attributes})
@@ -145,7 +154,15 @@ class _Plain:
         self._target.end(_local(name))
 
     def doctype(self, *_: object) -> None:
-        if not self.declares_nothing:
+        self._refused = not self.declares_nothing
+        self._check()
+
+    def close(self) -> Any:
+        self._check()  # also called after an error, which the target's would hide
+        return self._target.close()
+
+    def _check(self) -> None:
+        if self._refused:
             raise CorpusError(f"{self._part}: has a document type declaration, which is not read")
 
 
@@ -154,10 +171,11 @@ def _local(name: str) -> str:
 
 
 _ROOT_RELATIONS = "_rels/.rels"
+_MAIN = "/officeDocument"
 _PROPERTIES = "docProps/core.xml"
 _APPLICATION = "docProps/app.xml"
 _NOTES = ("footnotes.xml", "endnotes.xml")
-_TITLE_STYLES = ("Title", "Heading1")
+_TITLE_STYLES = frozenset({"Title", "Heading1"})
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 # The same content again, for readers without the drawings; what a field is made of; settings.
 _LEFT_OUT = frozenset(
@@ -177,20 +195,22 @@ def read_docx(path: Path) -> FileText:
         CorpusError: it is encrypted or damaged, or has no text or too much.
     """
     with open_parts(path, "DOCX") as parts:
-        main = parts.parse(_ROOT_RELATIONS, _Relations()).get("officeDocument", "")
+        relations = parts.elements(_ROOT_RELATIONS).iter("Relationship")
+        mains = (r.get("Target", "") for r in relations if r.get("Type", "").endswith(_MAIN))
+        main = next(mains, "").lstrip("/")
         if main not in parts:
             raise CorpusError("is not a readable DOCX: it names no document")
         folder, _, name = main.rpartition("/")
         chunks = _Chunks(parts, folder, name)
-        body = _Body(_title_styles(parts, f"{folder}/styles.xml"), chunks.read)
+        styles = _title_styles(parts.optional(f"{folder}/styles.xml")) or _TITLE_STYLES
+        body = _Body(styles, chunks.read)
         parts.parse(main, body)
         for name in _NOTES:
             if f"{folder}/{name}" in parts:
                 parts.parse(f"{folder}/{name}", body)
-        title = _property(parts, _PROPERTIES, "title")
-        author = _property(parts, _PROPERTIES, "creator")
-        date = _property(parts, _PROPERTIES, "created")
-        pages = _property(parts, _APPLICATION, "Pages")
+        about = parts.optional(_PROPERTIES)
+        title, author, date = (_field(about, name) for name in ("title", "creator", "created"))
+        pages = _field(parts.optional(_APPLICATION), "Pages")
     text = body.close()
     if not text:
         raise CorpusError("has no text")
@@ -202,39 +222,29 @@ def read_docx(path: Path) -> FileText:
     )
 
 
-def _property(parts: Parts, part: str, name: str) -> str:
-    return parts.parse(part, _TextOf(name)).strip() if part in parts else ""
+def _field(elements: Elements, name: str) -> str:
+    """Return the text of the first element of a name, "" if there is none."""
+    found = next(elements.iter(name), None)
+    return "" if found is None else "".join(found.itertext()).strip()
 
 
-def _title_styles(parts: Parts, name: str) -> frozenset[str]:
-    return parts.parse(name, _Styles()) if name in parts else frozenset(_TITLE_STYLES)
+def _values(elements: Elements, name: str, attribute: str) -> list[str]:
+    """Return the values of an attribute of the elements of a name."""
+    return [
+        element.get(attribute) for element in elements.iter(name) if attribute in element.attrib
+    ]
+
+
+def _title_styles(styles: Elements) -> frozenset[str]:
+    """Return the ids of the styles of titles, by their names, which are the same everywhere."""
+    return frozenset(
+        style.get("styleId", "")
+        for style in styles.iter("style")
+        if any((e.tag, e.get("val", "").lower()) in _OF_TITLES for e in style.iter())
+    )
 
 
 _OF_TITLES = {("name", "title"), ("name", "heading 1"), ("outlineLvl", "0")}
-
-
-class _Styles:
-    """Finds the ids of the styles of titles, by their names, which are the same everywhere."""
-
-    def __init__(self) -> None:
-        self._found: set[str] = set()
-        self._id = ""
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        value = attributes.get("val", "")
-        if name == "style":
-            self._id = attributes.get("styleId", "")
-        elif (name == "name" and value.lower() in ("title", "heading 1")) or (
-            name == "outlineLvl" and value == "0"
-        ):
-            self._found.add(self._id)
-
-    def end(self, name: str) -> None: ...
-
-    def data(self, text: str) -> None: ...
-
-    def close(self) -> frozenset[str]:
-        return frozenset(self._found)
 
 
 class _Chunks:
@@ -243,7 +253,8 @@ class _Chunks:
     def __init__(self, parts: Parts, folder: str, name: str) -> None:
         self._parts, self._folder = parts, folder
         relations = f"{folder}/_rels/{name}.rels"
-        self._targets = parts.parse(relations, _Targets()) if relations in parts else {}
+        found = parts.optional(relations).iter("Relationship")
+        self._targets = {relation.get("Id"): relation.get("Target", "") for relation in found}
         self.skipped: list[str] = []
 
     def read(self, relation: str) -> str:
@@ -259,56 +270,6 @@ class _Chunks:
         except CorpusError as error:
             self.skipped.append(f"{name}: {error}")
             return ""
-
-
-class _TextOf:
-    """Finds the text of the first element of a name."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._found: list[str] = []
-        self._inside = self._done = False
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        self._inside = self._inside or (name == self._name and not self._done)
-
-    def end(self, name: str) -> None:
-        if name == self._name:
-            self._inside, self._done = False, True
-
-    def data(self, text: str) -> None:
-        if self._inside:
-            self._found.append(text)
-
-    def close(self) -> str:
-        return "".join(self._found)
-
-
-class _Relations:
-    """Finds the parts that a part refers to, by the last word of the kind of relation."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, str] = {}
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name == "Relationship":
-            kind = attributes.get("Type", "").rpartition("/")[2]
-            self._found.setdefault(kind, attributes.get("Target", "").lstrip("/"))
-
-    def end(self, name: str) -> None: ...
-
-    def data(self, text: str) -> None: ...
-
-    def close(self) -> dict[str, str]:
-        return self._found
-
-
-class _Targets(_Relations):
-    """Finds the parts that a part refers to, by the id of the relation."""
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name == "Relationship":
-            self._found[attributes.get("Id", "")] = attributes.get("Target", "")
 
 
 class _Body:
@@ -399,15 +360,15 @@ def read_epub(path: Path) -> FileText:
         CorpusError: it is encrypted or damaged, or has no text or too much.
     """
     with open_parts(path, "EPUB") as parts:
-        root = parts.parse(_CONTAINER, _Attributes("rootfile", "full-path"))
-        if not root:
+        books = _values(parts.elements(_CONTAINER), "rootfile", "full-path")
+        if not books:
             raise CorpusError("is not a readable EPUB: it names no book")
-        book = parts.parse(root[0], _Package())
+        book = parts.elements(books[0])
         encrypted = _encrypted(parts)
         texts: list[str] = []
         skipped: list[str] = []
         characters = 0
-        for name in book.chapters(posixpath.dirname(root[0])):
+        for name in _chapters(book, posixpath.dirname(books[0])):
             try:
                 if name in encrypted:
                     raise CorpusError("is encrypted")
@@ -421,10 +382,9 @@ def read_epub(path: Path) -> FileText:
     text = "\n\n".join(filter(None, texts))
     if not text:
         raise CorpusError(skipped[0] if skipped else "has no text")
-    metadata = described(book.field("creator"), book.field("date"))
-    return FileText(
-        book.field("title") or plain_title(text), text, metadata, skipped=tuple(skipped)
-    )
+    title = _field(book, "title") or plain_title(text)
+    metadata = described(_field(book, "creator"), _field(book, "date"))
+    return FileText(title, text, metadata, skipped=tuple(skipped))
 
 
 def _chapter(data: bytes) -> str:
@@ -438,68 +398,18 @@ def _chapter(data: bytes) -> str:
 
 
 def _encrypted(parts: Parts) -> frozenset[str]:
-    if _ENCRYPTION not in parts:
-        return frozenset()
     # Fonts may be listed, too, which are obfuscated in books that anybody may read.
-    names = parts.parse(_ENCRYPTION, _Attributes("CipherReference", "URI"))
-    return frozenset(unquote(name) for name in names)
+    return frozenset(map(unquote, _values(parts.optional(_ENCRYPTION), "CipherReference", "URI")))
 
 
-class _Attributes:
-    """Finds the values of an attribute of the elements of a name."""
-
-    def __init__(self, name: str, attribute: str) -> None:
-        self._name = name
-        self._attribute = attribute
-        self._found: list[str] = []
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name == self._name and self._attribute in attributes:
-            self._found.append(attributes[self._attribute])
-
-    def end(self, name: str) -> None: ...
-
-    def data(self, text: str) -> None: ...
-
-    def close(self) -> list[str]:
-        return self._found
-
-
-@dataclass
-class _Package:
-    """The fields of a book, each first of its name, its files, and the order of its chapters."""
-
-    fields: dict[str, str] = field(default_factory=dict)
-    hrefs: dict[str, str] = field(default_factory=dict)
-    spine: list[str] = field(default_factory=list)
-    _field: str = ""
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        if name in ("title", "creator", "date"):
-            self._field = "" if name in self.fields else name
-        elif name == "item" and attributes.get("media-type") in _CHAPTERS:
-            if "nav" not in attributes.get("properties", "").split():
-                self.hrefs[attributes.get("id", "")] = attributes.get("href", "")
-        elif name == "itemref":
-            self.spine.append(attributes.get("idref", ""))
-
-    def end(self, name: str) -> None:
-        self._field = ""
-
-    def data(self, text: str) -> None:
-        if self._field:
-            self.fields[self._field] = self.fields.get(self._field, "") + text
-
-    def field(self, name: str) -> str:
-        """Return a field, "" if it is missing."""
-        return self.fields.get(name, "").strip()
-
-    def close(self) -> "_Package":
-        return self
-
-    def chapters(self, folder: str) -> Iterator[str]:
-        """Yield the names of the parts that are chapters, each once."""
-        for name in dict.fromkeys(self.spine):
-            if name in self.hrefs:
-                href = unquote(self.hrefs[name].partition("#")[0])
-                yield posixpath.normpath(posixpath.join(folder, href))
+def _chapters(book: Elements, folder: str) -> Iterator[str]:
+    """Yield the names of the parts that are chapters, each once, without the table of contents."""
+    hrefs = {
+        item.get("id"): item.get("href", "")
+        for item in book.iter("item")
+        if item.get("media-type") in _CHAPTERS and "nav" not in item.get("properties", "").split()
+    }
+    for name in dict.fromkeys(_values(book, "itemref", "idref")):
+        if name in hrefs:
+            href = unquote(hrefs[name].partition("#")[0])
+            yield posixpath.normpath(posixpath.join(folder, href))

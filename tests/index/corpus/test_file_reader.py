@@ -164,7 +164,7 @@ def children(pid: int) -> list[int]:
     command = ["ps", "-A", "-ww", "-o", "pid=", "-o", "ppid=", "-o", "command="]
     shown = subprocess.run(command, capture_output=True, text=True)
     rows = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
-    return [int(row[0]) for row in rows if int(row[1]) == pid and "file_worker" in row[2]]
+    return [int(row[0]) for row in rows if int(row[1]) == pid and "file_reader" in row[2]]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

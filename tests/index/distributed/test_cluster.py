@@ -5,7 +5,6 @@ import pytest
 from index.distributed.cluster import (
     Allotment,
     ClusterOptions,
-    Machine,
     allot,
     check_cluster,
     reason_of,
@@ -13,25 +12,24 @@ from index.distributed.cluster import (
 from index.errors import ClusterError
 from tests.kit.process_fixtures import free_port
 
-HEAD = Machine(0.0)  # of a cluster whose head does no work
-PLAIN = Machine(8.0)
-LARGE = Machine(32.0, 4.0)
+HEAD = (0, 0)  # of a cluster whose head does no work
+PLAIN = (8, 0)
+LARGE = (32, 4)
 
 
 @pytest.mark.parametrize(
     ("options", "machines", "expected"),
     [
-        (ClusterOptions(), [PLAIN], Allotment(1, 8, 8.0, 0.0)),
-        (ClusterOptions(), [HEAD, PLAIN, LARGE], Allotment(2, 8, 8.0, 0.0)),
-        (ClusterOptions(actors=4), [PLAIN], Allotment(4, 2, 2.0, 0.0)),
-        (ClusterOptions(actors=2, threads=3), [PLAIN], Allotment(2, 3, 3.0, 0.0)),
-        (ClusterOptions(actors=8, threads=4, cpus=0.5), [PLAIN], Allotment(8, 4, 0.5, 0.0)),
-        (ClusterOptions(gpus=1.0), [PLAIN, LARGE], Allotment(4, 8, 8.0, 1.0)),
-        (ClusterOptions(gpus=0.5), [LARGE], Allotment(8, 4, 4.0, 0.5)),
+        (ClusterOptions(), [PLAIN], Allotment(1, 8)),
+        (ClusterOptions(), [HEAD, PLAIN, LARGE], Allotment(2, 8)),
+        (ClusterOptions(actors=4), [PLAIN], Allotment(4, 2)),
+        (ClusterOptions(actors=2, threads=3), [PLAIN], Allotment(2, 3)),
+        (ClusterOptions(on_gpu=True), [PLAIN, LARGE], Allotment(4, 8, 1)),
+        (ClusterOptions(actors=2, on_gpu=True), [PLAIN, LARGE], Allotment(2, 16, 1)),
     ],
 )
 def test_allotted_machines(
-    options: ClusterOptions, machines: list[Machine], expected: Allotment
+    options: ClusterOptions, machines: list[tuple[int, int]], expected: Allotment
 ) -> None:
     assert allot(options, machines) == expected
 
@@ -42,10 +40,13 @@ def test_allotted_machines(
         *((ClusterOptions(), []), (ClusterOptions(), [HEAD])),
         (ClusterOptions(threads=9), [PLAIN, PLAIN]),
         (ClusterOptions(actors=3, threads=5), [PLAIN, PLAIN]),
-        *((ClusterOptions(gpus=1.0), [PLAIN]), (ClusterOptions(actors=5, gpus=1.0), [LARGE])),
+        (ClusterOptions(on_gpu=True), [PLAIN]),
+        (ClusterOptions(actors=5, on_gpu=True), [LARGE]),
     ],
 )
-def test_too_few_machines_are_refused(options: ClusterOptions, machines: list[Machine]) -> None:
+def test_too_few_machines_are_refused(
+    options: ClusterOptions, machines: list[tuple[int, int]]
+) -> None:
     with pytest.raises(ClusterError, match="no room for"):
         allot(options, machines)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint
+from index import build
 from index import reencode as job
 from index.build import encode_documents
 from index.directory import data_directory
@@ -52,7 +53,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         ids.extend(document.id for document in documents)
         return encode_documents(documents, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job, "encode_documents", encode)
+    monkeypatch.setattr(build, "encode_documents", encode)
     return iter([ids]).__next__()
 
 
