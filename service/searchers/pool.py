@@ -23,18 +23,9 @@ from index.directory.data_directory import DataDirectory
 from index.directory.follower import writer_state
 from index.search.calibrate import Scoring
 from index.search.records import EncodedQuery, Examples
-from index.vectors.vector_index import NO_VECTOR, Precision
+from index.vectors.vector_index import NO_VECTOR
 from service.metrics import Metrics
-from service.searchers.protocol import (
-    Begin,
-    Close,
-    Message,
-    Opening,
-    Outcome,
-    Reply,
-    Search,
-    Task,
-)
+from service.searchers.protocol import Close, Message, Opening, Outcome, Reply, Search, Task
 from service.settings import Settings
 
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
@@ -43,7 +34,6 @@ OPENING_SECONDS = 600.0  # of the start, which may have to build what others fin
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
 UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
 _STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its start
-_CLOSING_SECONDS = 5.0
 
 _CHILD = (
     *(sys.executable, "-P", "-c"),
@@ -64,11 +54,11 @@ class ServedDirectory:
     data: DataDirectory
     scoring: Scoring
 
-    def opening(self, precision: Precision | None) -> Opening:
-        """Return how a process opens it, with an index of this precision."""
+    def opening(self, settings: Settings) -> Opening:
+        """Return how a process opens it."""
         store = self.data.store
-        shape = (store.fingerprint, store.dimension)
-        return Opening(self.number, self.data.path, *shape, precision, self.scoring)
+        shape = (store.fingerprint, store.dimension, settings.index_precision)
+        return Opening(self.number, self.data.path, *shape, self.scoring)
 
 
 class SearchProcess:
@@ -81,21 +71,20 @@ class SearchProcess:
     def __init__(
         self,
         number: int,
-        directories: Mapping[int, ServedDirectory],
+        served: Mapping[int, ServedDirectory],
         settings: Settings,
         metrics: Metrics,
     ) -> None:
         """Prepare it, for `start`."""
         self.lock = threading.Lock()
         self._number = number
-        self._directories = directories
+        self._served = served
         self._settings = settings
         self._metrics = metrics
-        self._known: dict[int, ServedDirectory] = {}  # open in the process, by number
-        self._unable: dict[int, float] = {}  # and those that it cannot search, until when
+        self._known: dict[int, Scoring] = {}  # of what is open in the process, by number
         self._channel: Connection | None = None  # None while it is not ready
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
+        self._closing = threading.Event()
         self._keeper = threading.Thread(
             target=self._keep, name=f"search process {number}", daemon=True
         )
@@ -109,25 +98,17 @@ class SearchProcess:
         """Start the process, without waiting for it."""
         self._keeper.start()
 
-    def can_search(self, number: int) -> bool:
-        """Return whether it is ready, and has not left a data directory to the server of late."""
-        return self.ready and self._unable.get(number, 0.0) <= time.monotonic()
-
     def search(self, served: ServedDirectory, task: Task) -> Reply | None:
         """Let it search a data directory, which it opens if it has to; `lock` is held."""
-        known = self._known.get(served.number)
-        same = known is not None and known.scoring is served.scoring
-        opening = None if same else served.opening(self._settings.index_precision)
+        known = self._known.pop(served.number, None)
+        opening = None if known is served.scoring else served.opening(self._settings)
         message = Search(served.number, writer_state(served.data), task, opening)
         reply = self.call(message)
         if reply is not None and reply.needs_frequencies:
             frequencies = served.data.store.lexical.frequencies
             reply = self.call(replace(message, frequencies=frequencies))
         if reply is not None and reply.refusal is None:
-            self._known[served.number] = served
-        elif reply is not None:
-            self._known.pop(served.number, None)
-            self._unable[served.number] = time.monotonic() + UNABLE_SECONDS
+            self._known[served.number] = served.scoring
         return reply
 
     def call(self, message: Message) -> Reply | None:
@@ -136,11 +117,10 @@ class SearchProcess:
         Returns:
             The reply; None if the process has ended, or is ended as it takes too long.
         """
-        channel = self._channel
-        if channel is None:
+        if self._channel is None:
             return None
         try:
-            reply = _ask(channel, message, SEARCH_SECONDS)
+            return _ask(self._channel, message, SEARCH_SECONDS)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 _log.warning(
@@ -149,40 +129,26 @@ class SearchProcess:
             self._channel = None
             self._kill()
             return None
-        return reply
 
     def close_directory(self, number: int) -> None:
         """Let it close a data directory, if it has it open."""
         with self.lock:
-            self._unable.pop(number, None)
             self._known.pop(number, None)
             self.call(Close(number))
 
-    def stop(self) -> None:
-        """Let the process end, once it has answered, and start no other."""
-        self._stopping.set()
-        with self.lock:
-            if self._channel is None:
-                self._kill()
-            else:
-                self._channel.close()
-                self._channel = None
-
-    def join(self) -> None:
-        """Wait for the end of the process, which is ended if that takes too long."""
-        if self._keeper.ident is None:
-            return
-        self._keeper.join(_CLOSING_SECONDS)
-        while self._keeper.is_alive():
-            self._kill()
-            self._keeper.join(_CLOSING_SECONDS)
+    def close(self) -> None:
+        """End the process, which writes nothing, and start no other; no thread may ask any more."""
+        self._closing.set()
+        self._kill()
+        if self._keeper.ident is not None:
+            self._keeper.join()
 
     def _keep(self) -> None:
         delay = FIRST_DELAY
-        while not self._stopping.is_set():
+        while True:
             began = time.monotonic()
             ended = self._run()
-            if self._stopping.is_set():
+            if self._closing.is_set():
                 return
             delay = FIRST_DELAY if time.monotonic() - began > _STEADY_SECONDS else delay
             self._metrics.search_process_ends.inc()
@@ -190,45 +156,40 @@ class SearchProcess:
                 "search process %d %s; threads search instead, and it is started again in %.1f s",
                 *(self._number, ended, delay),
             )
-            self._stopping.wait(delay)
+            if self._closing.wait(delay):
+                return
             delay = min(2 * delay, LAST_DELAY)
 
     def _run(self) -> str:
         """Run one process to its end; return how it ended."""
         try:
-            process, channel = _spawn(self._settings)
+            self._process, channel = _spawn(self._settings)
         except OSError as error:
             return f"cannot be started: {error}"
-        self._process = process
-        self._begin(channel)
-        status = process.wait()
+        if self._closing.is_set() or not self._begin(channel):
+            self._kill()
+        status = self._process.wait()
         with self.lock:
             self._channel = None
             channel.close()
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        return f"(pid {process.pid}) {ended}"
+        return f"(pid {self._process.pid}) {ended}"
 
-    def _begin(self, channel: Connection) -> None:
-        """Let the process open the data directories; then it is ready."""
-        known = dict(self._directories)
-        precision = self._settings.index_precision
-        openings = tuple(served.opening(precision) for served in known.values())
+    def _begin(self, channel: Connection) -> bool:
+        """Let the process open the data directories; return whether it is ready then."""
+        known: dict[int, Scoring] = {}
         try:
-            if self._stopping.is_set():
-                raise EOFError
-            _ask(channel, Begin(openings), OPENING_SECONDS)
+            for number, served in list(self._served.items()):
+                opened = _ask(channel, served.opening(self._settings), OPENING_SECONDS)
+                if opened.refusal is None:
+                    known[number] = served.scoring
         except (EOFError, OSError):
-            self._kill()
-            return
+            return False
         with self.lock:
-            self._known = known
-            self._unable = {}
-            if self._stopping.is_set():
-                self._kill()
-            else:
-                self._channel = channel
-            for number in known.keys() - self._directories.keys():
+            self._known, self._channel = known, channel
+            for number in known.keys() - self._served.keys():
                 self.call(Close(number))  # withdrawn meanwhile
+        return True
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -279,7 +240,8 @@ class SearchProcesses:
         """Start none yet."""
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
-        self._refusals: dict[int, str] = {}  # the last reason that was logged
+        # What processes could not search: until when threads do instead, and why.
+        self._left: dict[int, tuple[float, str]] = {}
         self._processes = [
             SearchProcess(number, self._served, settings, metrics)
             for number in range(1, settings.search_processes + 1)
@@ -302,78 +264,62 @@ class SearchProcesses:
     def forget(self, number: int) -> None:
         """Let processes close a data directory, which is closed or removed after that."""
         self._served.pop(number, None)
-        self._refusals.pop(number, None)
+        self._left.pop(number, None)
         for process in self._processes:
             process.close_directory(number)
 
     def search(self, served: ServedDirectory, task: Task) -> Outcome | None:
-        """Let a process search.
+        """Let the first process that is free search.
 
         Returns:
-            What it found; None if no process can do it.
+            What it found; None if the caller has to search, as no process can, or as the search
+            ends with an error.
         """
-        reply, seconds = None, 0.0
-        if not served.data.store.lexical.building or task.options.mode == "semantic":
-            task, seconds = _with_terms(served.data, task)
-            reply = self._call(served, task)
-        if reply is None or reply.refusal is not None:
-            self._metrics.search_process_left.inc()
-            return None
-        if reply.failure is not None:
-            raise reply.failure.error()
-        return _with_seconds(reply.outcome, seconds)
+        until, said = self._left.get(served.number, (0.0, ""))
+        words = task.options.mode != "semantic"
+        if until <= time.monotonic() and not (words and served.data.store.lexical.building):
+            for process in self._processes:
+                if process.ready and process.lock.acquire(blocking=False):
+                    try:
+                        reply = process.search(served, _with_terms(served.data, task))
+                    finally:
+                        process.lock.release()
+                    if reply is not None and reply.outcome is not None:
+                        return reply.outcome
+                    if reply is not None and reply.refusal is not None:
+                        self._leave(served, reply.refusal, said)
+                    break
+        self._metrics.search_process_left.inc()
+        return None
 
     def close(self) -> None:
         """End the processes; no thread may search any more."""
         for process in self._processes:
-            process.stop()
-        for process in self._processes:
-            process.join()
+            process.close()
 
-    def _call(self, served: ServedDirectory, task: Task) -> Reply | None:
-        """Let the first process that is free search; log once why one cannot."""
-        for process in self._processes:
-            if process.can_search(served.number) and process.lock.acquire(blocking=False):
-                try:
-                    reply = process.search(served, task)
-                finally:
-                    process.lock.release()
-                reason = None if reply is None else reply.refusal
-                if reason is not None and self._refusals.get(served.number) != reason:
-                    self._refusals[served.number] = reason
-                    path = served.data.path
-                    _log.warning("%s: threads search instead of a search process: %s", path, reason)
-                return reply
-        return None
+    def _leave(self, served: ServedDirectory, reason: str, said: str) -> None:
+        """Leave a data directory to threads for a while; log why, if that was not said before."""
+        self._left[served.number] = time.monotonic() + UNABLE_SECONDS, reason
+        if reason != said:
+            _log.warning(
+                "%s: threads search instead of a search process: %s", served.data.path, reason
+            )
 
 
-def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:
-    """Return a task whose texts have their terms, and the seconds that took.
+def _with_terms(data: DataDirectory, task: Task) -> Task:
+    """Return a task whose texts have their terms.
 
     The server knows the titles of all documents, which are terms.
     """
     if task.options.mode == "semantic" or isinstance(task.query, str):
-        return task, 0.0
-    started = time.perf_counter()
+        return task
 
     def read(query: EncodedQuery) -> EncodedQuery:
         if query.vector_id != NO_VECTOR:
             return query
         return replace(query, terms=data.store.lexical.read(query.text, title=query.title))
 
-    query = task.query
-    if isinstance(query, Examples):
-        read_query: EncodedQuery | Examples = Examples(
-            tuple(map(read, query.like)), tuple(map(read, query.unlike))
-        )
-    else:
-        read_query = read(query)
-    return replace(task, query=read_query), time.perf_counter() - started
-
-
-def _with_seconds(outcome: Outcome | None, reading: float) -> Outcome | None:
-    """Return an outcome with the time that the server took to read words."""
-    if outcome is None or not reading:
-        return outcome
-    lexical = outcome.seconds.get("lexical", 0.0) + reading
-    return replace(outcome, seconds={**outcome.seconds, "lexical": lexical})
+    if isinstance(task.query, Examples):
+        like, unlike = (tuple(map(read, side)) for side in (task.query.like, task.query.unlike))
+        return replace(task, query=Examples(like, unlike))
+    return replace(task, query=read(task.query))

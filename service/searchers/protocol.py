@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory
@@ -116,13 +115,6 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """The first message to a process: open these, and say when they are open."""
-
-    openings: tuple[Opening, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Search:
     """Search a data directory, which is opened first where `opening` says how.
 
@@ -148,27 +140,7 @@ class Close:
     number: int
 
 
-Message = Begin | Search | Close
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error that the search ended with; errors are not pickled, as their `__init__` differ."""
-
-    kind: type[Exception]
-    arguments: tuple[Any, ...]
-    attributes: dict[str, Any]
-
-    @classmethod
-    def of(cls, error: Exception) -> "Failure":
-        """Take an error apart."""
-        return cls(type(error), error.args, vars(error).copy())
-
-    def error(self) -> Exception:
-        """Return the same error."""
-        error = self.kind.__new__(self.kind, *self.arguments)
-        error.__dict__.update(self.attributes)
-        return error
+Message = Opening | Search | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +148,13 @@ class Reply:
     """What a message came to.
 
     Attributes:
-        outcome: of a search; None for other messages, and after a failure.
-        failure: the error that the search ended with.
-        refusal: why the search was not done; the server does it.
+        outcome: of a search; None for other messages, and where the server is to search: it then
+            raises the error that the search ended with, if it was that.
+        refusal: why the search was not done.
         needs_frequencies: whether the search has to be sent again with those of the server.
     """
 
     outcome: Outcome | None = None
-    failure: Failure | None = None
     refusal: str | None = None
     needs_frequencies: bool = False
 
