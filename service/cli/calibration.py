@@ -52,7 +52,7 @@ def fit_calibration(
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if len(folders) < 2:
         raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
-    encoder = load(str(known.directory)).encoder
+    encoder = load(str(known.directory))
     scored: list[Mapping[Mode, ScoredPairs]] = []
     for folder in folders:
         with show_progress(console) as progress:

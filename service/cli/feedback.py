@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from evaluation.fitting.feedback import OTHERS, SearchableQuery
 from evaluation.fitting.judged_queries import JudgedQuery
@@ -16,7 +17,7 @@ from index.progress import Progress
 from index.search.records import EncodedQuery
 from index.store.document_store import DocumentStore
 from service.cli.checks import OptionError
-from service.cli.opening import Loaded, encode_query, space_of
+from service.cli.opening import encode_query, space_of
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.match.queries import find_stored
@@ -119,15 +120,21 @@ _PASSAGE_WORDS = 20  # so few that the weights decide whether their document is 
 
 
 def asked(
-    loaded: Loaded, data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
+    loaded: Encoder,
+    data: DataDirectory,
+    judged: Sequence[JudgedQuery],
+    progress: Progress,
+    *,
+    complete: bool = False,
 ) -> list[SearchableQuery | None]:
     """Return queries as they are searched for: texts are encoded, documents have their vectors.
 
     Args:
-        loaded: the checkpoint of the data directory.
+        loaded: the encoder of the data directory.
         data: where they are searched for.
         judged: Q queries.
         progress: is notified of each.
+        complete: whether documents without a grade are not relevant.
 
     Returns:
         Q of them; None for a document that cannot be read, or a text without a token.
@@ -137,16 +144,14 @@ def asked(
     for question in judged:
         query = _query(loaded, data, question)
         progress.advanced(1)
-        found.append(
-            None if query is None else SearchableQuery(query, question.grades, complete=False)
-        )
+        found.append(None if query is None else SearchableQuery(query, question.grades, complete))
     return found
 
 
 def passages(
     data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
-) -> list[Document]:
-    """Return documents whose texts are passages of stored ones, first of those without feedback."""
+) -> list[JudgedQuery]:
+    """Return passages as queries that each look for their document, first without feedback."""
     named = {name for query in judged for name in (query.document_id, *query.grades)}
     ids = data.store.changes_since(0).added.tolist()
     chosen = random.Random(0).sample(ids, min(len(ids), 4 * OTHERS))  # noqa: S311  no secret
@@ -158,24 +163,9 @@ def passages(
         stored = data.store.find([name]).get(name)
         progress.advanced(1)
         if stored is not None:
-            found.append(Document(name, _passage(stored.document)))
+            found.append(JudgedQuery(None, _passage(stored.document), "", "", {name: 1}, {}))
     if not found:
         raise StoreError(f"{data.path}: no document can be read")
-    return found
-
-
-def look_for(
-    loaded: Loaded, known: Sequence[Document], progress: Progress
-) -> list[SearchableQuery | None]:
-    """Return passages as queries that each look for their document; None without a token."""
-    progress.started("encoding passages", len(known), unit="passages")
-    found: list[SearchableQuery | None] = []
-    for passage in known:
-        query = _encoded(loaded, passage.text)
-        progress.advanced(1)
-        found.append(
-            None if query is None else SearchableQuery(query, {passage.id: 1}, complete=True)
-        )
     return found
 
 
@@ -188,20 +178,16 @@ def described(what: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
+def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
-        return _encoded(loaded, query.text, query.title)
+        try:
+            return encode_query(loaded, loaded.read(query.text), query.text, query.title)
+        except EmptyTextError:
+            return None
     stored = find_stored(data, [query.document_id]).get(query.document_id)
     if stored is None:
         return None
     return EncodedQuery(stored.text, stored.vector, stored.title, None, stored.vector_id)
-
-
-def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
-    try:
-        return encode_query(loaded, loaded.encoder.read(text), text, title)
-    except EmptyTextError:
-        return None
 
 
 def _passage(document: Document) -> str:

@@ -274,7 +274,7 @@ def _train_encoder(job: EncoderJob) -> None:
     from training.jobs.output import write_output  # imports torch
     from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 
-    encoder = load(str(job.start.directory)).encoder
+    encoder = load(str(job.start.directory))
     with show_progress(console) as progress:
         data = prepare_data(job, encoder, progress)
     for corpus in data:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -47,18 +46,6 @@ def parse_filter(text: str) -> Filter:
         raise OptionError("--filter", f"is not JSON: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """An encoder that was opened."""
-
-    encoder: Encoder
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """Which encoder it is."""
-        return self.encoder.checkpoint
-
-
 def load(
     name: str | None,
     precision: str | None = None,
@@ -66,7 +53,7 @@ def load(
     threads: int | None = None,
     data: Path | None = None,
     reading_share: float | None = None,
-) -> Loaded:
+) -> Encoder:
     """Open an encoder, for a data directory if there is one, which must be of its vectors.
 
     The directory has a reading share, which is also that of a new one.
@@ -77,7 +64,7 @@ def load(
         require_same_space(data, vector_space(checkpoint))
     encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
     encoder.warm_up()
-    return Loaded(encoder)
+    return encoder
 
 
 def require_same_space(data: Path, space: VectorSpace) -> None:
@@ -101,9 +88,9 @@ def space_of(data: Path) -> VectorSpace:
     return read_space(data / STORE_FILE, Settings().database)
 
 
-def encode_query(loaded: Loaded, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
+def encode_query(loaded: Encoder, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
     """Encode the sentence blocks of a text to search for it."""
-    made = loaded.encoder.encode([blocks])
+    made = loaded.encode([blocks])
     vectors = made.block_vectors[0]
     offsets = block_vectors_of(blocks, vectors).offsets
     return EncodedQuery(text, made.document_vectors[0], title, vectors, offsets=offsets)

@@ -52,12 +52,11 @@ from service.cli.feedback import (
     check_enough,
     described,
     keys_of_texts,
-    look_for,
     open_store,
     passages,
     read_judged,
 )
-from service.cli.opening import Loaded, load, with_reading
+from service.cli.opening import load, with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -132,12 +131,12 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(None, data=trial.data)
-    new = Loaded(made.encoder)
-    with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
+    new = made.encoder
+    with _opened(trial.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
         held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
-        known = _of_both([look_for(loaded, texts, progress) for loaded, _ in sides])
+        known = _of_both([asked(*side, texts, progress, complete=True) for side in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
                 "--only-if-better",
@@ -210,10 +209,10 @@ def _of_both(
     return [a for a, _ in both], [b for _, b in both]
 
 
-def _named(loaded: Loaded, candidate: Candidate) -> dict[str, Any]:
+def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:
     return {
         "checkpoint": loaded.checkpoint.name,
-        "fingerprint": loaded.encoder.fingerprint,
+        "fingerprint": loaded.fingerprint,
         "rule": asdict(candidate.rule),
     }
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from encoder.calibration import FittedMap
+from encoder.encoder import Encoder
 from evaluation.fitting.feedback import (
     HELD_OUT,
     MIN_QUERIES,
@@ -33,8 +34,8 @@ from index.search.score import (
 from index.sqlite.connections import utc_now
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.corpus_checks import check_data_directory
-from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
-from service.cli.opening import Loaded, load, opened
+from service.cli.feedback import asked, check_enough, described, passages, read_judged
+from service.cli.opening import load, opened
 from service.cli.options import DataArgument, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 
@@ -60,7 +61,7 @@ def tune(
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
     present = open_scoring(loaded.checkpoint, data).fusion
-    with opened(data, loaded.encoder, read_only=True) as directory:
+    with opened(data, loaded, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
@@ -70,18 +71,20 @@ def tune(
             )
             new = fit_rule(directory, present, fitted, progress)
             texts = passages(directory, judged, progress)
-            known = [query for query in look_for(loaded, texts, progress) if query is not None]
+            found = asked(loaded, directory, texts, progress, complete=True)
+            known = [query for query in found if query is not None]
             tuned = Candidate(directory, new, held_out, known)
-            found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)
-            report = _report((present, new), len(fitted), found, dry_run=dry_run)
+            before = Candidate(directory, present, held_out, known)
+            test = run_shadow_test(before, tuned, progress)
+            report = _report((present, new), len(fitted), test, dry_run=dry_run)
             if report["adopted"]:
                 maps = _probabilities(loaded, present, tuned, report, progress)
-                adopted = CorpusFusion(loaded.encoder.fingerprint, new, report, maps)
+                adopted = CorpusFusion(loaded.fingerprint, new, report, maps)
                 _adopt(data, directory, loaded, adopted, progress)
     if as_json:
         print_json(report)
         return
-    _print(data, report, found)
+    _print(data, report, test)
 
 
 def _divide(
@@ -101,7 +104,7 @@ def _divide(
 
 
 def _probabilities(
-    loaded: Loaded,
+    loaded: Encoder,
     present: LinearFusion,
     tuned: Candidate,
     report: dict[str, Any],
@@ -126,7 +129,7 @@ def _probabilities(
 
 
 def _adopt(
-    data: Path, directory: DataDirectory, loaded: Loaded, fusion: CorpusFusion, progress: Progress
+    data: Path, directory: DataDirectory, loaded: Encoder, fusion: CorpusFusion, progress: Progress
 ) -> None:
     """Write the new rule, and measure the scores of random pairs again if they were measured.
 
