@@ -28,7 +28,7 @@ from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
-from service.searchers.pool import SearchProcesses, ServedDirectory
+from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.workers.rerank_pool import RerankPool

@@ -15,7 +15,7 @@ from service.errors import SettingsError
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.metrics import Metrics
 from service.redis_client import RedisClient
-from service.searchers.pool import SearchProcesses
+from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import lower_priority

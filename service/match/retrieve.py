@@ -18,7 +18,7 @@ from service.encode import EncodedText
 from service.engine import Collection
 from service.match.queries import StoredQuery, stored_text
 from service.metrics import Stage
-from service.searchers.protocol import Outcome, Task, perform
+from service.searchers import Outcome, Task, perform
 from service.telemetry import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import service.searchers.pool
+import service.searchers
 from index.progress import SilentProgress
 from service.engine import Engine
-from service.searchers.pool import SearchProcesses
+from service.searchers import SearchProcesses
 from tests.kit.paragraphs import text_of
 from tests.kit.service_fixtures import with_parts
 from tests.kit.waiting import wait_until
@@ -226,7 +226,7 @@ def test_a_process_that_hangs_is_replaced(
     served: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     check_same(served, QUERIES["id"])
-    monkeypatch.setattr(service.searchers.pool, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(service.searchers, "SEARCH_SECONDS", 0.5)
     pid = pid_of(served)
     os.kill(pid, signal.SIGSTOP)
     response = served.post("/match", json=QUERIES["id"])
@@ -290,7 +290,7 @@ def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> N
 def test_a_directory_that_cannot_be_read_is_searched_by_threads(
     make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    monkeypatch.setattr(service.searchers.pool, "UNABLE_SECONDS", 600)
+    monkeypatch.setattr(service.searchers, "UNABLE_SECONDS", 600)
     client = make_client(max_queue_tokens=100_000, search_processes=1)
     put(client, *(document(number) for number in range(6)))
     check_same(client, QUERIES["id"])

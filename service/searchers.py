@@ -1,8 +1,11 @@
-"""The search processes of a server: started, called, and started again when they have ended.
+"""Searches in threads of the server, and in search processes, which are children of it.
 
 A thread of the server hands a search to a process that has nothing to do, and waits for it without
 the interpreter lock. Where no process can do it, as they are starting, have ended or cannot read
 the data directory, the thread searches itself.
+
+Messages travel as pickles over a `Connection` of `multiprocessing`: only a process that the server
+itself has started has the other end, so both may trust what they read.
 """
 
 import json
@@ -15,18 +18,173 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from operator import attrgetter
+from pathlib import Path
 
-from index.directory.data_directory import DataDirectory
-from index.directory.follower import writer_state
+from encoder.arrays import Float32
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.follower import WriterState, follow_vectors, follow_words, writer_state
+from index.errors import IndexingError
+from index.id_set import IdSet
+from index.lexical.frequencies import Frequencies
+from index.lexical.scoring import TermWeight
 from index.search.calibrate import Scoring
-from index.search.records import EncodedQuery, Examples
-from index.vectors.vector_index import NO_VECTOR
-from service.metrics import Metrics
-from service.searchers.protocol import Close, Message, Opening, Outcome, Reply, Search, Task
-from service.settings import Settings
+from index.search.parallel_steps import PARALLEL_STEPS
+from index.search.rank import search, select_documents, selects
+from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
+from index.store.records import StoredDocument
+from index.vectors.vector_index import NO_VECTOR, Precision
+from service.errors import DocumentNotFoundError, ServiceError
+from service.metrics import Metrics, Stage
+from service.settings import LogFormat, LogLevel, Settings
+from service.telemetry import configured_logs
+from service.threads import cap_malloc_threshold, lower_priority
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to search for: a text, examples, or the id at a JSON pointer of the request."""
+
+    query: EncodedQuery | Examples | str
+    options: SearchOptions
+    pointer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A stored document and its vector Float32[dimension]."""
+
+    document: StoredDocument
+    vector: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found.
+
+    Attributes:
+        answer: the hits.
+        seconds: time of each stage, that of the filter included.
+        stored: the document of the id that was given; none without an id.
+    """
+
+    answer: SearchAnswer
+    seconds: Mapping[Stage, float]
+    stored: tuple[FoundDocument, ...] = ()
+
+
+def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
+    """Search a data directory."""
+    query, stored = task.query, tuple[FoundDocument, ...]()
+    if isinstance(query, str):
+        found = _read_stored(data, query, task.pointer)
+        stored, text = (found,), found.document.document
+        query = EncodedQuery(
+            text.text, found.vector, text.title, vector_id=found.document.vector_id
+        )
+    among: IdSet | None = None
+    seconds: dict[Stage, float] = {}
+    if selects(task.options):
+        started = time.perf_counter()
+        among = select_documents(data, task.options)
+        seconds["filter"] = time.perf_counter() - started
+    answer = search(
+        data,
+        query,
+        task.options,
+        fusion=scoring.fusion,
+        calibrator=scoring.calibrator,
+        among=among,
+    )
+    return Outcome(answer, seconds | dict(answer.seconds.items()), stored)
+
+
+def _read_stored(data: DataDirectory, document_id: str, pointer: str | None) -> FoundDocument:
+    stored = data.store.find([document_id]).get(document_id)
+    if stored is not None:
+        _, vectors = data.store.vectors([stored.vector_id])
+        if len(vectors):  # else it was removed in between
+            return FoundDocument(stored, vectors[0])
+    raise DocumentNotFoundError(document_id, pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A data directory that a search process opens, with what its scores are made by.
+
+    Attributes:
+        number: which messages call it by.
+        path: of it.
+        fingerprint: of its vectors.
+        dimension: of its vectors.
+        precision: of its index, as of `open_data_directory`.
+        scoring: how its scores are combined and calibrated.
+    """
+
+    number: int
+    path: Path
+    fingerprint: str
+    dimension: int
+    precision: Precision | None
+    scoring: Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Search a data directory, which is opened first where `opening` says how.
+
+    Attributes:
+        number: of the data directory.
+        position: what the search must see.
+        task: what to do.
+        opening: of a data directory that the process does not know.
+        frequencies: of the server, if the process needs them.
+    """
+
+    number: int
+    position: WriterState
+    task: Task
+    opening: Opening | None = None
+    frequencies: Frequencies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a data directory, if it is open."""
+
+    number: int
+
+
+Message = Opening | Search | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a message came to.
+
+    Attributes:
+        outcome: of a search; None for other messages, and where the server is to search: it then
+            raises the error that the search ended with, if it was that.
+        refusal: why the search was not done.
+        needs_frequencies: whether the search has to be sent again with those of the server.
+    """
+
+    outcome: Outcome | None = None
+    refusal: str | None = None
+    needs_frequencies: bool = False
+
+
+# A hundred of these are in an answer, and what dataclasses do by default takes the server as long
+# as the rest of a request.
+_HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
+ForkingPickler.register(TermWeight, lambda weight: (TermWeight, (weight.term, weight.weight)))
+ForkingPickler.register(Hit, lambda hit: (Hit, _HIT_FIELDS(hit)))
 
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
 SEND_SECONDS = 10  # of a message, whose process reads it at once
@@ -38,7 +196,7 @@ _STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its star
 _CHILD = (
     *(sys.executable, "-P", "-c"),
     "import json, sys; sys.path[:], *given = json.loads(sys.argv[1]); "
-    "from service.searchers.child import main; main(*given)",
+    "from service.searchers import main; main(*given)",
 )
 # Processes search in parallel; a second thread in each would only wait for the others.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -323,3 +481,74 @@ def _with_terms(data: DataDirectory, task: Task) -> Task:
         like, unlike = (tuple(map(read, side)) for side in (task.query.like, task.query.unlike))
         return replace(task, query=Examples(like, unlike))
     return replace(task, query=read(task.query))
+
+
+class Searcher:
+    """Answers messages, one at a time."""
+
+    def __init__(self) -> None:
+        """Have no data directory open yet."""
+        self._opened: dict[int, tuple[DataDirectory, Scoring]] = {}
+
+    def answer(self, message: Message) -> Reply:
+        """Do what a message asks for."""
+        try:
+            match message:
+                case Opening():
+                    self._open(message)
+                case Close(number):
+                    if number in self._opened:
+                        self._opened.pop(number)[0].close()
+                case Search():
+                    return self._search(message)
+        except IndexingError as error:  # the server need not read what it has in memory
+            return Reply(refusal=str(error))
+        return Reply()
+
+    def _open(self, opening: Opening) -> None:
+        """Open a data directory, or change its scores."""
+        if opening.number in self._opened:
+            data, _ = self._opened[opening.number]
+        else:
+            data = open_data_directory(
+                opening.path,
+                read_only=True,
+                fingerprint=opening.fingerprint,
+                dimension=opening.dimension,
+                index_precision=opening.precision,
+            )
+        self._opened[opening.number] = data, opening.scoring
+
+    def _search(self, message: Search) -> Reply:
+        if message.opening is not None:
+            self._open(message.opening)
+        data, scoring = self._opened[message.number]
+        if not follow_vectors(data, message.position):
+            return Reply(refusal="the index of the server cannot be read")
+        if message.task.options.mode != "semantic" and not follow_words(
+            data, message.position, message.frequencies
+        ):
+            return Reply(needs_frequencies=True)
+        with suppress(IndexingError, ServiceError, ValueError):  # which the server raises, too
+            return Reply(perform(data, message.task, scoring))
+        return Reply()
+
+
+def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
+    """Answer the messages of the server until its end is closed; log as it does."""
+    # The server decides when this process ends, also where a signal reaches all processes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    cap_malloc_threshold()
+    lower_priority()
+    PARALLEL_STEPS.disable()
+    connection, searcher = Connection(descriptor), Searcher()
+    with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone
+        while True:
+            message = connection.recv()
+            try:
+                reply = searcher.answer(message)
+            except Exception:  # the server does the search itself, and starts another process
+                _log.critical("%s", traceback.format_exc())
+                os._exit(1)
+            connection.send(reply)
