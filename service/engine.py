@@ -23,11 +23,10 @@ from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.limits import Admission, BodyMemory, RateLimiter
+from service.limits import Admission, BodyMemory, RateLimiter, RedisClient
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
-from service.redis_client import RedisClient
 from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
@@ -36,9 +35,9 @@ from service.workers.scheduler import EncodeScheduler
 
 if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
     from service.feedback.store import FeedbackStore
-    from service.standing.runner import StandingQueries
+    from service.standing.logic import StandingQueries
     from service.state.database import State
-    from service.uploads.runner import Jobs
+    from service.uploads.logic import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready

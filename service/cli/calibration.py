@@ -22,8 +22,7 @@ from index.search.corpus_calibration import (
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score import read_corpus_fusion
 from service.cli.checks import OptionError, check_output_folder, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.opening import load, opened, with_reading
+from service.cli.opening import check_data_directory, load, opened, with_reading
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 

@@ -28,8 +28,7 @@ from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
 from service.cli.checks import check_output_file
-from service.cli.corpus_checks import check_data_directory, check_document
-from service.cli.opening import has_documents, load, opened
+from service.cli.opening import check_data_directory, check_document, has_documents, load, opened
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_body, differences_body

@@ -45,13 +45,18 @@ from service.cli.checks import (
     check_output_folder,
     open_checkpoint,
 )
-from service.cli.corpus_checks import (
+from service.cli.opening import (
     check_corpus,
     check_data_directory,
     check_document,
     check_some_document,
+    encode_query,
+    load,
+    opened,
+    parse_filter,
+    space_of,
+    with_reading,
 )
-from service.cli.opening import encode_query, load, opened, parse_filter, space_of, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,

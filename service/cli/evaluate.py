@@ -43,8 +43,7 @@ from service.cli.checks import (
     check_reranker,
     read_option,
 )
-from service.cli.corpus_checks import check_corpus
-from service.cli.opening import load
+from service.cli.opening import check_corpus, load
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,

@@ -46,17 +46,7 @@ from index.reencode import (
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
 from service.cli.checks import OptionError, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.feedback import (
-    asked,
-    check_enough,
-    described,
-    keys_of_texts,
-    open_store,
-    passages,
-    read_judged,
-)
-from service.cli.opening import load, with_reading
+from service.cli.opening import check_data_directory, load, with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -67,6 +57,15 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
+from service.cli.tune import (
+    asked,
+    check_enough,
+    described,
+    keys_of_texts,
+    open_store,
+    passages,
+    read_judged,
+)
 from training.data.corpus_folder import read_learned
 from training.data.feedback_corpus import HELD_OUT
 from training.jobs.output import TRAINING

@@ -110,7 +110,7 @@ def test_better_weights_are_adopted_and_served(
 def test_no_gain_and_a_dry_run_change_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     before, rule = files(data), used(data, tiny_checkpoint)
     answer = longmatch("tune", data)
     assert answer.status == 0
@@ -196,7 +196,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
 
