@@ -23,7 +23,7 @@ from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.limits import Admission, BodyMemory, RateLimiter, RedisClient
+from service.limits import Admission, RateLimiter, RedisClient
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
@@ -77,7 +77,7 @@ class Engine:
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
-    bodies: BodyMemory
+    bodies: Admission
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     exports: Admission

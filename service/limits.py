@@ -156,24 +156,27 @@ _POLL_SECONDS = 0.02
 
 
 class Admission:
-    """Counts active requests and rejects those over the limit.
+    """Counts what active requests hold, places or bytes, and rejects what is over the limit.
 
-    It bounds what is counted neither in tokens nor in bytes, such as calls that wait for a thread.
-    One client may hold half of the places. Use it from the event loop only.
+    One client may hold half of it. Use it from the event loop only.
     """
 
-    def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
-        """Count none yet."""
-        self.max_requests = max_requests
+    def __init__(self, limit: int, reason: RejectionReason = "active_requests") -> None:
+        """Hold nothing yet."""
+        self._limit = limit
         self._reason: RejectionReason = reason
-        self.active = 0
-        self._of_clients: Counter[str] = Counter()
+        self._held: Counter[str | None] = Counter()  # by clients
         self._full_since: float | None = None
         self._closing = False
 
     @property
+    def active(self) -> int:
+        """How much is held now."""
+        return self._held.total()
+
+    @property
     def full_seconds(self) -> float:
-        """Seconds since all places were taken and none became free; 0 while one is free."""
+        """Seconds since all was held and nothing was given back; 0 while there is room."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
     def close(self) -> None:
@@ -181,32 +184,39 @@ class Admission:
         self._closing = True
 
     @contextmanager
-    def admit(self, client: str | None = None) -> Iterator[None]:
-        """Count one request as active while the block runs.
+    def admit(self, client: str | None = None, size: int = 1) -> Iterator[Callable[[int], None]]:
+        """Hold a place, or so many bytes, while the block runs; yields what changes how many.
 
         Args:
-            client: whose request it is; None does not share its places with anybody.
+            client: whose request it is; None does not share with anybody.
+            size: how much it holds at first.
 
         Raises:
-            OverloadedError: too many are active, of all or of this client.
+            OverloadedError: there is no room, of all or of this client; a change raises it, too.
         """
         if self._closing:
             raise ShuttingDownError
-        over = client is not None and 2 * self._of_clients[client] >= self.max_requests
-        if over or self.active >= self.max_requests:
-            raise OverloadedError(_RETRY_SECONDS, self._reason)
-        self.active += 1
-        if client is not None:
-            self._of_clients[client] += 1
-        if self.active == self.max_requests:
-            self._full_since = time.monotonic()
+        held = 0
+
+        def resize(size: int) -> None:
+            nonlocal held
+            more = size - held
+            # Half is rounded up: a single place is for any client.
+            over = client is not None and 2 * (self._held[client] + more) > self._limit + 1
+            if more > 0 and (over or self.active + more > self._limit):
+                raise OverloadedError(_RETRY_SECONDS, self._reason)
+            held = size
+            self._held[client] += more
+            if not self._held[client]:
+                del self._held[client]
+            if more:
+                self._full_since = time.monotonic() if self.active == self._limit else None
+
         try:
-            yield
+            resize(size)
+            yield resize
         finally:
-            self.active -= 1
-            self._full_since = None
-            if client is not None:
-                self._of_clients -= Counter([client])  # which keeps no client without a request
+            resize(0)
 
     async def drain(self, seconds: float) -> bool:
         """Reject new requests and wait up to `seconds` until no request is active.
@@ -233,56 +243,6 @@ def check_disk(folder: Path, size: int, reserve: int) -> None:
         return
     if free - size < reserve:
         raise StorageFullError(folder.name, f"it has {free} bytes free, and writes leave {reserve}")
-
-
-BODY_BYTES = 128 * 2**20  # at least; eight bodies of the default limit
-
-
-class BodyMemory:
-    """Counts the bytes of bodies in memory and rejects those over the limit.
-
-    One client may hold half of them. Use it from the event loop only.
-    """
-
-    def __init__(self, max_body_bytes: int) -> None:
-        """Count none yet.
-
-        Args:
-            max_body_bytes: of one body; two have room in any case.
-        """
-        self._max_bytes = max(BODY_BYTES, 2 * max_body_bytes)
-        self._of_clients: Counter[str] = Counter()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that are counted now."""
-        return self._of_clients.total()
-
-    @contextmanager
-    def hold(self, client: str, size: int) -> Iterator[Callable[[int], None]]:
-        """Count a body of so many bytes while the block runs; yields what changes its size.
-
-        Raises:
-            OverloadedError: there is no room, of all or of this client; a change raises it, too.
-        """
-        held = 0
-
-        def resize(size: int) -> None:
-            nonlocal held
-            more = size - held
-            over = self._of_clients[client] + more > self._max_bytes // 2
-            if more > 0 and (over or self.bytes + more > self._max_bytes):
-                raise OverloadedError(_RETRY_SECONDS, "body_bytes")
-            held = size
-            self._of_clients[client] += more
-            if not self._of_clients[client]:
-                del self._of_clients[client]
-
-        try:
-            resize(size)
-            yield resize
-        finally:
-            resize(0)
 
 
 WINDOW_SECONDS = 60

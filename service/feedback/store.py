@@ -188,8 +188,8 @@ class FeedbackStore:
         """Set the metric of verdicts, if there are metrics."""
         if self._metrics is not None:
             grades = self.grades()
-            self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
-            self._metrics.feedback.labels("relevant").set(grades.total())
+            self._metrics.feedback("not_relevant").set(grades.pop(0, 0))
+            self._metrics.feedback("relevant").set(grades.total())
 
     def _query_number(self, connection: Connection, query: JudgedQuery, digest: bytes) -> int:
         """Return the number of the query of a new verdict, which is stored if it is not."""

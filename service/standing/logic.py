@@ -387,7 +387,7 @@ class StandingQueries:
         """Set the metrics that count queries."""
         counted = self.store.count()
         for state, number in counted.items():
-            self._metrics.standing_queries.labels(state).set(number)
+            self._metrics.standing_queries(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
         """Store what comparisons found, durably, and tell the webhooks."""

@@ -407,7 +407,7 @@ class Webhooks:
                     return
                 delivery = Delivery(delivered=events[0].number)
                 goes_on = self._store.record(query, delivery)
-                self._metrics.webhook_deliveries.labels("delivered").inc()
+                self._metrics.webhook_deliveries("delivered").inc()
                 if not goes_on:
                     return
         except StandingQueryNotFoundError:
@@ -421,7 +421,7 @@ class Webhooks:
     ) -> Delivery:
         attempts = delivery.attempts + 1
         failed = error.final or attempts >= self.attempts
-        self._metrics.webhook_deliveries.labels("failed" if failed else "retried").inc()
+        self._metrics.webhook_deliveries("failed" if failed else "retried").inc()
         if failed:
             _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
         return replace(

@@ -189,7 +189,7 @@ class Jobs:
         with suppress(OSError):  # a file that cannot be removed now is removed at the next start
             self.path_of(job).unlink(missing_ok=True)
         self._verified.discard(job_id)
-        self.metrics.jobs_ended.labels(state).inc()
+        self.metrics.jobs_ended(state).inc()
         self.record()
 
     def verify(self, job: Job) -> bool:
@@ -364,8 +364,8 @@ def run_job(collection: Collection, job: Job) -> None:
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
             step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
-            collection.metrics.job_documents.labels("indexed").inc(step.indexed)
-            collection.metrics.job_documents.labels("failed").inc(step.failed)
+            collection.metrics.job_documents("indexed").inc(step.indexed)
+            collection.metrics.job_documents("failed").inc(step.failed)
             if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line
