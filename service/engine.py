@@ -30,13 +30,13 @@ from service.metrics import CollectionMetrics, Metrics
 from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
-from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
-if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
+if TYPE_CHECKING:  # these import this module, or SQLAlchemy, which most commands do without
     from service.feedback.store import FeedbackStore
+    from service.match.retrieve import RerankPool
     from service.standing.logic import StandingQueries
-    from service.state.database import State
+    from service.state import State
     from service.uploads.logic import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
@@ -75,7 +75,7 @@ class Engine:
     tokenizer: DocumentTokenizer
     encoder: Encoder
     scheduler: EncodeScheduler
-    reranking: RerankPool | None
+    reranking: "RerankPool | None"
     admission: Admission
     bodies: Admission
     redis: RedisClient | None

@@ -13,13 +13,13 @@ from service.collections.logic import close_collections, open_collections, stop_
 from service.engine import Collections, Engine, installed_version
 from service.errors import SettingsError
 from service.limits import Admission, RateLimiter, RedisClient
+from service.match.retrieve import open_rerank_pool
 from service.metrics import Metrics
 from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
-from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4

@@ -32,9 +32,8 @@ from service.cli.opening import check_data_directory, check_document, has_docume
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_body, differences_body
-from service.encode import EncodedText
+from service.encode import EncodedText, add_stored_blocks, find_stored, to_comparable
 from service.errors import DocumentNotFoundError
-from service.match.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
 STORED = "id:"

@@ -47,11 +47,11 @@ from service.cli.checks import OptionError, check_output_folder
 from service.cli.opening import check_data_directory, encode_query, load, opened, space_of
 from service.cli.options import DataArgument, EncoderOption, console, print_json
 from service.cli.progress import show_progress
+from service.encode import find_stored
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
-from service.match.queries import find_stored
 from service.settings import Settings
-from service.state.database import existing_state
+from service.state import existing_state
 
 
 def read_judged(data: Path, store: DocumentStore) -> list[JudgedQuery]:

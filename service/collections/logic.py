@@ -35,7 +35,7 @@ from service.feedback.routes import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.standing.logic import StandingQueries, scan_new_documents
-from service.state.database import open_state
+from service.state import open_state
 from service.uploads.logic import Jobs, run_job
 
 

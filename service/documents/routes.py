@@ -49,7 +49,7 @@ from service.schemas import (
     receipt_body,
     write_cursor,
 )
-from service.state.idempotency import StoredResponse
+from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
 

@@ -16,8 +16,7 @@ from index.errors import StoreError
 from index.sqlite.connections import utc_now
 from service.errors import FeedbackFullError, FeedbackNotFoundError
 from service.metrics import CollectionMetrics
-from service.state.database import State
-from service.state.tables import judged, verdicts
+from service.state import State, judged, verdicts
 
 MAX_GRADE = 3
 _ID_CHARACTERS = 32

@@ -9,12 +9,18 @@ from index.search.pairs import Pair, find_pairs, open_pair_search
 from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode, SearchOptions
 from service.compare.logic import ExplainOptions, Explanation, explain
 from service.documents.logic import export_parts, json_lines
-from service.encode import EncodedText
+from service.encode import EncodedText, Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.match.queries import Query, StoredQuery, read_queries
-from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
+from service.match.retrieve import (
+    Matches,
+    RerankOptions,
+    retrieve,
+    retrieve_and_rerank,
+    search_by_examples,
+    search_stored,
+    validate_rerank,
+)
 from service.metrics import Stage
 from service.threads import run_in
 

@@ -10,9 +10,9 @@ from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.body import NDJSON
 from service.deps import CollectionDep
 from service.documents.routes import StoredId, UnescapedRoute
+from service.encode import StoredQuery
 from service.gate import declare
 from service.match.logic import MatchOptions, export_pairs, match, match_examples
-from service.match.queries import StoredQuery
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.match.schemas import (
     MatchesResponse,

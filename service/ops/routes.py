@@ -19,8 +19,7 @@ from service.errors import PROBLEM_TYPES, OverloadedError
 from service.feedback.store import MAX_QUERY_BYTES
 from service.gate import Rules, declare
 from service.match.logic import MAX_EXPLAINED, MAX_QUERIES
-from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS
-from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
+from service.match.retrieve import DEFAULT_TOP_K, MAX_CANDIDATES, MAX_TOP_K, RERANK_SECONDS
 from service.openapi import READ, Router
 from service.schemas import nullable
 from service.standing.store import MAX_BYTES, MAX_EVENTS

@@ -25,7 +25,14 @@ from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
 from index.search.score import semantic_scores
-from service.encode import EncodedText, RequestText, encode_texts
+from service.encode import (
+    EncodedText,
+    RequestText,
+    StoredQuery,
+    encode_texts,
+    find_stored,
+    read_queries,
+)
 from service.engine import Collection
 from service.errors import (
     EncodingFailedError,
@@ -34,12 +41,11 @@ from service.errors import (
     describe,
 )
 from service.match.logic import validate_bounds
-from service.match.queries import StoredQuery, find_stored, read_queries
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 from service.standing.store import Interest, QueryText, Scan, StandingQuery, StandingStore, Webhook
 from service.standing.webhooks import Webhooks
-from service.state.database import State
+from service.state import State
 from service.threads import lower_priority, run_in
 
 _LOG = logging.getLogger(__name__)

@@ -48,7 +48,7 @@ from service.standing.webhooks import (
     make_secret,
     parse_target,
 )
-from service.state.idempotency import StoredResponse
+from service.state import StoredResponse
 from service.threads import run_in
 
 Secret = Annotated[

@@ -37,8 +37,7 @@ from service.errors import (
 from service.limits import check_disk
 from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
-from service.state.database import State
-from service.state.idempotency import IdempotencyStore, StoredResponse, request_digest
+from service.state import IdempotencyStore, State, StoredResponse, request_digest
 from service.threads import run_in
 from service.uploads.files import (
     MAX_UPLOADS,

@@ -18,7 +18,7 @@ from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.startup import close_engine, open_engine
-from service.state.database import open_state
+from service.state import open_state
 from tests.kit.command import Run
 from tests.kit.judged_corpus import BLIND, TOPICS, CopyTopics, judge, text, use
 from tests.kit.service_fixtures import MakeSettings

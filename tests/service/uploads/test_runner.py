@@ -11,7 +11,7 @@ import pytest
 from index.errors import StoreError
 from service.metrics import Metrics
 from service.settings import Settings
-from service.state.database import State, open_state
+from service.state import State, open_state
 from service.uploads.logic import Jobs
 from service.uploads.store import Job, Upload
 
