@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.data_directory import DataDirectory
+from index.errors import StoreError
 from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
@@ -249,7 +250,10 @@ def is_ready(engine: Engine) -> bool:
 
 
 def record_state(engine: Engine) -> None:
-    """Set the metrics that say whether engine and collections can be used, and what these hold."""
+    """Set the metrics that say whether engine and collections can be used, and what these hold.
+
+    It reads tables: not for the event loop.
+    """
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
@@ -258,6 +262,17 @@ def record_state(engine: Engine) -> None:
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
         opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
+        with suppress(StoreError):  # then they stay as they were
+            _record_tables(opened)
+
+
+def _record_tables(collection: Collection) -> None:
+    metrics, grades = collection.metrics, collection.feedback.grades()
+    metrics.feedback("not_relevant").set(grades.pop(0, 0))
+    metrics.feedback("relevant").set(grades.total())
+    metrics.jobs_unfinished.set(len(collection.jobs.store.unfinished()))
+    for state, number in collection.standing.store.count().items():
+        metrics.standing_queries(state).set(number)
 
 
 def degraded_parts(engine: Engine) -> list[str]:

@@ -86,7 +86,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             data=data,
             scoring=scoring,
             state=state,
-            feedback=FeedbackStore(state, metrics, max_verdicts=settings.max_feedback),
+            feedback=FeedbackStore(state, settings.max_feedback),
             jobs=jobs,
             standing=standing,
             writer=writer,

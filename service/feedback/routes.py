@@ -62,7 +62,6 @@ def forget_unstored(collection: Collection) -> None:
         lost = [name for name in named if name not in stored]
         if lost:
             collection.feedback.forget(lost)
-        collection.feedback.record()
     except StoreError as error:
         _LOG.warning("feedback on documents that are gone was not removed: %s", error)
 

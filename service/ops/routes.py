@@ -1,5 +1,6 @@
 """/livez, /readyz, /metrics, /version, and the meaning of errors at /problems."""
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import Path
@@ -230,7 +231,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 @declare(keyless="information", of_all=True, logged=False)
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
-    record_state(engine)
+    await asyncio.to_thread(record_state, engine)
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

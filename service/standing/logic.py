@@ -347,7 +347,6 @@ class StandingQueries:
                 )
         except StorageFullError as error:
             _LOG.error("%s", error)
-        self.count()
         if self.store.count()["all"]:
             self.wake()
             self.webhooks.wake()
@@ -374,26 +373,13 @@ class StandingQueries:
         changed = self.store.change(query_id, change)
         self.wake()
         self.webhooks.wake()
-        self.count()
         return changed
-
-    def remove(self, query_id: str) -> None:
-        """Remove a query and its events."""
-        self.store.remove(query_id)
-        self.count()
 
     def resume(self, query_id: str) -> StandingQuery:
         """Let the webhook of a query be tried again at once."""
         resumed = self.store.resume(query_id)
         self.webhooks.wake()
-        self.count()
         return resumed
-
-    def count(self) -> None:
-        """Set the metrics that count queries."""
-        counted = self.store.count()
-        for state, number in counted.items():
-            self._metrics.standing_queries(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
         """Store what comparisons found, durably, and tell the webhooks."""
@@ -424,8 +410,6 @@ class StandingQueries:
             self._woken.clear()  # what is stored after this wakes it again
             try:
                 more = self._scan is not None and self._scan()
-                if not more:
-                    self.count()
                 said = ""
             except Exception as error:
                 if said != (said := describe(error)):

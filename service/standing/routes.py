@@ -514,4 +514,4 @@ async def resume_standing_query(
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""
-    await run_in(collection.jobs.threads, collection.standing.remove, query_id)
+    await run_in(collection.jobs.threads, collection.standing.store.remove, query_id)

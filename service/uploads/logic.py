@@ -110,7 +110,6 @@ class Jobs:
             remove_others(self._uploads, [job.id for job in self.store.unfinished()])
         except StorageError as error:
             _LOG.error("%s", error)
-        self.record()
         self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
 
@@ -172,7 +171,6 @@ class Jobs:
             if answered is not None:
                 answered(connection)
         self._woken.set()
-        self.record()
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job, or raise JobEndedError; what it has stored stays."""
@@ -189,7 +187,6 @@ class Jobs:
             self.path_of(job).unlink(missing_ok=True)
         self._verified.discard(job_id)
         self.metrics.jobs_ended(state).inc()
-        self.record()
 
     def verify(self, job: Job) -> bool:
         """Return whether the upload of a job is what was received; read once in each process."""
@@ -206,10 +203,6 @@ class Jobs:
     def path_of(self, job: Job) -> Path:
         """Return the path of the upload of a job."""
         return self._uploads / f"{job.id}.ndjson"
-
-    def record(self) -> None:
-        """Set the metric of unfinished jobs."""
-        self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
 
     def _work(self, run: RunJob) -> None:
         said = ""
