@@ -8,7 +8,6 @@ import ipaddress
 import json
 import logging
 import logging.handlers
-import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import Any
 
 from starlette.types import Message, Scope, Send
 
-from service.keys import ApiKey
+from service.keys import ApiKey, open_private
 from service.limits import client_name
 
 _LOG = logging.getLogger(__name__)
@@ -52,16 +51,12 @@ class _AuditHandler(logging.handlers.RotatingFileHandler):
     """A file of its owner alone, whose failure is logged in a line, and fails no request."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="ascii", opener=_open_private)
+        return open(self.baseFilename, "a", encoding="ascii", opener=open_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a name of `logging`
         """Log that an entry was not written, and why."""
         error = sys.exc_info()[1]
         _LOG.error("%s: an entry was not written: %s", self.baseFilename, error)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class AuditLog:

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from service.access import own_name
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
-from service.state.idempotency import StoredResponse, request_digest
+from service.state import StoredResponse, request_digest
 from service.threads import run_in
 
 

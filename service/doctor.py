@@ -16,9 +16,8 @@ from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from service.feedback.store import FeedbackStore
 from service.standing.store import StandingStore
-from service.state.database import State, existing_state
-from service.uploads.files import verify_upload
-from service.uploads.runner import UPLOADS_DIRECTORY
+from service.state import State, existing_state
+from service.uploads.files import UPLOADS_DIRECTORY, verify_upload
 from service.uploads.store import Job, JobStore
 
 _JOBS = "jobs"

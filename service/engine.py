@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING
 from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.data_directory import DataDirectory
+from index.errors import StoreError
 from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.limits import Admission, BodyMemory, RateLimiter
+from service.limits import Admission, RateLimiter, RedisClient
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
-from service.redis_client import RedisClient
-from service.searchers.pool import SearchProcesses, ServedDirectory
+from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
-from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
-if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
+if TYPE_CHECKING:  # these import this module, or SQLAlchemy, which most commands do without
     from service.feedback.store import FeedbackStore
-    from service.standing.runner import StandingQueries
-    from service.state.database import State
-    from service.uploads.runner import Jobs
+    from service.match.retrieve import RerankPool
+    from service.standing.logic import StandingQueries
+    from service.state import State
+    from service.uploads.logic import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
@@ -76,9 +76,9 @@ class Engine:
     tokenizer: DocumentTokenizer
     encoder: Encoder
     scheduler: EncodeScheduler
-    reranking: RerankPool | None
+    reranking: "RerankPool | None"
     admission: Admission
-    bodies: BodyMemory
+    bodies: Admission
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     exports: Admission
@@ -250,7 +250,10 @@ def is_ready(engine: Engine) -> bool:
 
 
 def record_state(engine: Engine) -> None:
-    """Set the metrics that say whether engine and collections can be used, and what these hold."""
+    """Set the metrics that say whether engine and collections can be used, and what these hold.
+
+    It reads tables: not for the event loop.
+    """
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
@@ -259,6 +262,17 @@ def record_state(engine: Engine) -> None:
     for opened in engine.collections.opened():
         record_index_metrics(opened.data, opened.metrics)
         opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
+        with suppress(StoreError):  # then they stay as they were
+            _record_tables(opened)
+
+
+def _record_tables(collection: Collection) -> None:
+    metrics, grades = collection.metrics, collection.feedback.grades()
+    metrics.feedback("not_relevant").set(grades.pop(0, 0))
+    metrics.feedback("relevant").set(grades.total())
+    metrics.jobs_unfinished.set(len(collection.jobs.store.unfinished()))
+    for state, number in collection.standing.store.count().items():
+        metrics.standing_queries(state).set(number)
 
 
 def degraded_parts(engine: Engine) -> list[str]:

@@ -1,7 +1,7 @@
 """The errors of `service`, each with the problem type (RFC 9457) that it becomes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from inspect import cleandoc
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -94,18 +94,23 @@ class FieldError:
     """One invalid field of a request.
 
     Attributes:
-        pointer: JSON pointer to it, as a URI fragment: "#/documents/3/text".
+        pointer: JSON pointer to it, as a URI fragment: "#/documents/3/text"; "" for a parameter.
         detail: what is wrong, without the value.
         limit: the limit that it exceeds, if it exceeds one.
         tokens: of the text, if the limit counts tokens.
-        parameter: the name of a header, instead of a pointer.
+        parameter: the name of a header, or of a part of the path or the query.
     """
 
     pointer: str
     detail: str
-    limit: int | None = None
+    limit: float | None = None
     tokens: int | None = None
     parameter: str | None = None
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a problem says of it."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
 class ServiceError(Exception):

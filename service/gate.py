@@ -318,7 +318,7 @@ class Gate:
         if kind is BodyKind.JSON and found.rules.scope_for(scope["method"]) == "write":
             check_disk(settings.data, length, settings.disk_reserve_bytes)
         client, lines = client_of(scope), kind is BodyKind.LINES
-        hold = used.enter_context(engine.bodies.hold(client, _LINES_BYTES if lines else length))
+        hold = used.enter_context(engine.bodies.admit(client, _LINES_BYTES if lines else length))
         place = used.enter_context(ExitStack())  # until the response starts; the body stays
         reservation = place.enter_context(
             engine.scheduler.reserve(

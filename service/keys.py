@@ -12,22 +12,22 @@ empty one, every request needs one.
 
 import hashlib
 import hmac
-import json
 import logging
 import os
 import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from filelock import FileLock, Timeout
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from encoder.atomic_files import replace_durably
-from index.directory.collections import is_collection_name
+from index.directory.collections import NAME_PATTERN
 from service.errors import KeyFileError
 
 Scope = Literal["read", "write", "admin"]
@@ -47,8 +47,8 @@ class ApiKey:
         name: whose it is.
         scopes: what it may do; `admin` includes the others, `write` does not include `read`.
         sha256: of its secret, in hex.
-        created: ISO 8601 in UTC.
-        expires: ISO 8601 in UTC, from when it is invalid; None for never.
+        created: when it was made.
+        expires: from when it is invalid; None for never.
         collection: the only one that it sees; None if it sees all.
     """
 
@@ -56,9 +56,9 @@ class ApiKey:
     name: str
     scopes: frozenset[Scope]
     sha256: str
-    created: str
-    expires: str | None = None
-    collection: str | None = None
+    created: AwareDatetime
+    expires: AwareDatetime | None = None
+    collection: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
 
     def allows(self, scope: Scope) -> bool:
         """Return whether it may do what takes this scope."""
@@ -66,7 +66,7 @@ class ApiKey:
 
     def expired(self, now: datetime) -> bool:
         """Return whether it is invalid at this moment."""
-        return self.expires is not None and datetime.fromisoformat(self.expires) <= now
+        return self.expires is not None and self.expires <= now
 
 
 def make_key(
@@ -85,15 +85,8 @@ def make_key(
     if not scopes:
         raise ValueError(f"a key needs one or more of {', '.join(SCOPES)}")
     key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(_SECRET_BYTES)
-    key = ApiKey(
-        key_id,
-        name,
-        scopes,
-        _hash(secret),
-        _format(datetime.now(UTC)),
-        None if expires is None else _format(expires),
-        collection,
-    )
+    now = datetime.now(UTC).replace(microsecond=0)
+    key = ApiKey(key_id, name, scopes, _hash(secret), now, expires, collection)
     return key, f"lm_{key_id}_{secret}"
 
 
@@ -107,11 +100,13 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _format(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+class _KeyFile(BaseModel):
+    """What is in the file."""
+
+    format: Literal[1] = 1
+    keys: list[ApiKey]
 
 
-FORMAT = 1
 MAX_KEYS = 10_000
 _LOCK_SECONDS = 10.0
 
@@ -126,19 +121,16 @@ def read_keys(path: Path) -> dict[str, ApiKey] | None:
         KeyFileError: it cannot be read, or is not a file of keys.
     """
     try:
-        content = path.read_text(encoding="utf-8")
+        found = _KeyFile.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise KeyFileError(f"{path}: cannot be read: {error}") from error
-    try:
-        fields = json.loads(content)
-        if fields["format"] != FORMAT:
-            raise ValueError(f"has format {fields['format']!r}, not {FORMAT}")
-        keys = [_key(key) for key in fields["keys"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise KeyFileError(f"{path}: is no file of keys: {error}") from error
-    return {key.id: key for key in keys}
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise KeyFileError(f"{path}: is no file of keys: {place} {first['msg']}") from None
+    return {key.id: key for key in found.keys}
 
 
 def change_keys(path: Path, change: Callable[[dict[str, ApiKey]], None]) -> None:
@@ -210,30 +202,18 @@ class KeyRing:
             self._keys = keys
 
 
-def _key(fields: dict[str, Any]) -> ApiKey:
-    scopes = frozenset(fields["scopes"])
-    if unknown := scopes.difference(SCOPES):
-        raise ValueError(f"unknown scope {min(unknown)!r}")
-    texts = {name: str(fields[name]) for name in ("id", "name", "sha256", "created")}
-    expires = fields["expires"]
-    if expires is not None:
-        datetime.fromisoformat(expires)
-    collection = fields["collection"]
-    if collection is not None and not is_collection_name(collection):
-        raise ValueError(f"{collection!r} is no name of a collection")
-    return ApiKey(scopes=scopes, expires=expires, collection=collection, **texts)
+def open_private(path: str, flags: int) -> int:
+    """Open a file, as an `opener` of `open`, which its owner alone can read if it is made."""
+    return os.open(path, flags, 0o600)
 
 
 def _write(path: Path, keys: Iterable[ApiKey]) -> None:
     ordered = sorted(keys, key=lambda key: (key.created, key.id))
-    listed = [asdict(key) | {"scopes": sorted(key.scopes)} for key in ordered]
-    content = json.dumps({"format": FORMAT, "keys": listed}, indent=2) + "\n"
     finished = path.with_name(path.name + ".partial")
     finished.unlink(missing_ok=True)
-    # Readable by its owner alone: names of users are in it, and hashes.
-    descriptor = os.open(finished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
+    # Private: names of users are in it, and hashes.
+    with open(finished, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(_KeyFile(keys=ordered).model_dump_json(indent=2) + "\n")
     replace_durably(finished, path)
 
 

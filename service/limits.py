@@ -1,15 +1,23 @@
-"""How much work is accepted: active requests at a time, and tokens of each client.
+"""How much work is accepted: active requests at a time, bytes of bodies, tokens of each client.
 
 The tokens of a client are a bucket that refills steadily, by the generic cell rate algorithm
 (ITU-T I.371): one number is stored for each client, the time at which its bucket will be full. A
 bucket holds the tokens of one minute. A request of more tokens is admitted once the bucket is full,
 and the client then owes the rest. A request is admitted by the length that it announces; what its
 body has in addition is owed, too.
+
+Servers count together in Redis, behind a circuit breaker (Nygard, "Release It!", 2007). It holds
+nothing that cannot be computed again. Time-outs are short, and a call that fails opens the circuit
+breaker: Redis is not called again until a probe in the background has written and read a value. So
+a Redis that is dead, paused or full costs one time-out, and one that has recovered is used within a
+second.
 """
 
 import asyncio
 import ipaddress
+import logging
 import math
+import secrets
 import shutil
 import threading
 import time
@@ -18,35 +26,157 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from index.errors import StorageFullError
-from service.errors import OverloadedError, RateLimitedError, RejectionReason, ShuttingDownError
-from service.redis_client import RedisClient
+from service.errors import (
+    OverloadedError,
+    RateLimitedError,
+    RejectionReason,
+    SettingsError,
+    ShuttingDownError,
+)
+from service.metrics import Metrics
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_TIMEOUT_SECONDS = 0.1
+_PROBE_SECONDS = 1.0
+_PROBE_KEY = "longmatch:probe"
+_PROBE_LIFE_SECONDS = 60
+
+
+class RedisClient:
+    """Connections to one Redis, and whether it is available."""
+
+    def __init__(self, url: str, metrics: Metrics) -> None:
+        """Connect, and start the probe.
+
+        Args:
+            url: redis://, rediss:// or unix://, with the password if there is one; it may have any
+                character, but a percent sign is written %25.
+            metrics: where to count.
+
+        Raises:
+            SettingsError: the URL is not one of a Redis.
+        """
+        # Here: most servers have no Redis, and need not load its client at each start.
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self._errors = (redis.RedisError, OSError)
+        place, credentials = _split_credentials(url)
+        try:
+            self._client: Any = redis.Redis.from_url(
+                place,
+                **credentials,
+                socket_timeout=_TIMEOUT_SECONDS,
+                socket_connect_timeout=_TIMEOUT_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            # Without the URL itself: it may contain a password.
+            raise SettingsError(
+                "redis_url must be of the form redis://, rediss:// or unix://"
+            ) from error
+        self._metrics = metrics
+        self._available = True
+        self._closing = threading.Event()
+        self._probe()
+        self._thread = threading.Thread(
+            target=self._probe_until_closed, name="redis-probe", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def available(self) -> bool:
+        """Whether the last call or probe succeeded."""
+        return self._available
+
+    def call(self, work: Callable[[Any], T]) -> T | None:
+        """Call `work` with the redis-py client; return None if Redis is unavailable.
+
+        It blocks for a few time-outs at most. Thread-safe.
+        """
+        if not self._available:
+            return None
+        try:
+            return work(self._client)
+        except self._errors as error:
+            self._metrics.redis_errors.inc()
+            self._set_available(False, error)
+            return None
+
+    def close(self) -> None:
+        """Stop the probe and close the connections."""
+        self._closing.set()
+        self._thread.join()
+        self._client.close()
+
+    def _probe_until_closed(self) -> None:
+        while not self._closing.wait(_PROBE_SECONDS):
+            self._probe()
+
+    def _probe(self) -> None:
+        """Write and read a value: a full Redis still answers a ping."""
+        written = secrets.token_bytes(8)
+        try:
+            self._client.set(_PROBE_KEY, written, ex=_PROBE_LIFE_SECONDS)
+            self._client.get(_PROBE_KEY)
+        except self._errors as error:
+            self._set_available(False, error)
+        else:
+            self._set_available(True)
+
+    def _set_available(self, available: bool, error: Exception | None = None) -> None:
+        if available != self._available:
+            # The type of the error only: its text may contain the URL.
+            state = "is available again" if available else f"is unavailable: {type(error).__name__}"
+            _LOG.warning("Redis %s", state)
+        self._available = available
+        self._metrics.redis_up.set(int(available))
+
+
+def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
+    """Take user and password out of the URL of a host; they end at its last "@"."""
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("redis", "rediss"):
+        return url, {}
+    credentials, _, place = rest.rpartition("@")
+    user, _, password = credentials.partition(":")
+    given = {"username": unquote(user), "password": unquote(password)}
+    return f"{scheme}{separator}{place}", {name: value for name, value in given.items() if value}
+
 
 _RETRY_SECONDS = 1
 _POLL_SECONDS = 0.02
 
 
 class Admission:
-    """Counts active requests and rejects those over the limit.
+    """Counts what active requests hold, places or bytes, and rejects what is over the limit.
 
-    It bounds what is counted neither in tokens nor in bytes, such as calls that wait for a thread.
-    One client may hold half of the places. Use it from the event loop only.
+    One client may hold half of it. Use it from the event loop only.
     """
 
-    def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
-        """Count none yet."""
-        self.max_requests = max_requests
+    def __init__(self, limit: int, reason: RejectionReason = "active_requests") -> None:
+        """Hold nothing yet."""
+        self._limit = limit
         self._reason: RejectionReason = reason
-        self.active = 0
-        self._of_clients: Counter[str] = Counter()
+        self._held: Counter[str | None] = Counter()  # by clients
         self._full_since: float | None = None
         self._closing = False
 
     @property
+    def active(self) -> int:
+        """How much is held now."""
+        return self._held.total()
+
+    @property
     def full_seconds(self) -> float:
-        """Seconds since all places were taken and none became free; 0 while one is free."""
+        """Seconds since all was held and nothing was given back; 0 while there is room."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
     def close(self) -> None:
@@ -54,32 +184,39 @@ class Admission:
         self._closing = True
 
     @contextmanager
-    def admit(self, client: str | None = None) -> Iterator[None]:
-        """Count one request as active while the block runs.
+    def admit(self, client: str | None = None, size: int = 1) -> Iterator[Callable[[int], None]]:
+        """Hold a place, or so many bytes, while the block runs; yields what changes how many.
 
         Args:
-            client: whose request it is; None does not share its places with anybody.
+            client: whose request it is; None does not share with anybody.
+            size: how much it holds at first.
 
         Raises:
-            OverloadedError: too many are active, of all or of this client.
+            OverloadedError: there is no room, of all or of this client; a change raises it, too.
         """
         if self._closing:
             raise ShuttingDownError
-        over = client is not None and 2 * self._of_clients[client] >= self.max_requests
-        if over or self.active >= self.max_requests:
-            raise OverloadedError(_RETRY_SECONDS, self._reason)
-        self.active += 1
-        if client is not None:
-            self._of_clients[client] += 1
-        if self.active == self.max_requests:
-            self._full_since = time.monotonic()
+        held = 0
+
+        def resize(size: int) -> None:
+            nonlocal held
+            more = size - held
+            # Half is rounded up: a single place is for any client.
+            over = client is not None and 2 * (self._held[client] + more) > self._limit + 1
+            if more > 0 and (over or self.active + more > self._limit):
+                raise OverloadedError(_RETRY_SECONDS, self._reason)
+            held = size
+            self._held[client] += more
+            if not self._held[client]:
+                del self._held[client]
+            if more:
+                self._full_since = time.monotonic() if self.active == self._limit else None
+
         try:
-            yield
+            resize(size)
+            yield resize
         finally:
-            self.active -= 1
-            self._full_since = None
-            if client is not None:
-                self._of_clients -= Counter([client])  # which keeps no client without a request
+            resize(0)
 
     async def drain(self, seconds: float) -> bool:
         """Reject new requests and wait up to `seconds` until no request is active.
@@ -106,56 +243,6 @@ def check_disk(folder: Path, size: int, reserve: int) -> None:
         return
     if free - size < reserve:
         raise StorageFullError(folder.name, f"it has {free} bytes free, and writes leave {reserve}")
-
-
-BODY_BYTES = 128 * 2**20  # at least; eight bodies of the default limit
-
-
-class BodyMemory:
-    """Counts the bytes of bodies in memory and rejects those over the limit.
-
-    One client may hold half of them. Use it from the event loop only.
-    """
-
-    def __init__(self, max_body_bytes: int) -> None:
-        """Count none yet.
-
-        Args:
-            max_body_bytes: of one body; two have room in any case.
-        """
-        self._max_bytes = max(BODY_BYTES, 2 * max_body_bytes)
-        self._of_clients: Counter[str] = Counter()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that are counted now."""
-        return self._of_clients.total()
-
-    @contextmanager
-    def hold(self, client: str, size: int) -> Iterator[Callable[[int], None]]:
-        """Count a body of so many bytes while the block runs; yields what changes its size.
-
-        Raises:
-            OverloadedError: there is no room, of all or of this client; a change raises it, too.
-        """
-        held = 0
-
-        def resize(size: int) -> None:
-            nonlocal held
-            more = size - held
-            over = self._of_clients[client] + more > self._max_bytes // 2
-            if more > 0 and (over or self.bytes + more > self._max_bytes):
-                raise OverloadedError(_RETRY_SECONDS, "body_bytes")
-            held = size
-            self._of_clients[client] += more
-            if not self._of_clients[client]:
-                del self._of_clients[client]
-
-        try:
-            resize(size)
-            yield resize
-        finally:
-            resize(0)
 
 
 WINDOW_SECONDS = 60

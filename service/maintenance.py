@@ -129,17 +129,17 @@ class Maintenance:
             _log.info("retraining of the index was cancelled: the service is stopping")
             return
         except IndexingError:
-            self._metrics.index_retrainings.labels("failed").inc()
+            self._metrics.index_retrainings("failed").inc()
             raise
-        self._metrics.recall_at_10.labels("held_out").set(result.recall)
+        self._metrics.recall_at_10("held_out").set(result.recall)
         if not result.swapped:
-            self._metrics.index_retrainings.labels("refused").inc()
+            self._metrics.index_retrainings("refused").inc()
             _log.warning(
                 "the new index generation was rejected: recall@10 %.3f, target %.3f, previous %.3f",
                 *(result.recall, self._target, result.old_recall),
             )
             return
-        self._metrics.index_retrainings.labels("swapped").inc()
+        self._metrics.index_retrainings("swapped").inc()
         record_index_metrics(self._data, self._metrics)
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
@@ -216,14 +216,14 @@ def record_index_metrics(data: DataDirectory, metrics: CollectionMetrics) -> Non
     metrics.index_lists.set(index.nlist)
     metrics.nprobe.set(index.nprobe)
     if index.nlist == 1:  # every search compares every vector
-        metrics.recall_at_10.labels("shadow").set(1.0)
+        metrics.recall_at_10("shadow").set(1.0)
 
 
 def _record_drift(drift: Drift, data: DataDirectory, metrics: CollectionMetrics) -> None:
     metrics.index_list_imbalance.set(drift.imbalance)
     metrics.index_empty_lists_ratio.set(drift.empty)
-    metrics.index_changed_ratio.labels("added").set(drift.added)
-    metrics.index_changed_ratio.labels("removed").set(drift.removed)
+    metrics.index_changed_ratio("added").set(drift.added)
+    metrics.index_changed_ratio("removed").set(drift.removed)
     record_index_metrics(data, metrics)
 
 
@@ -279,7 +279,7 @@ class RecallMonitor:
         try:
             self._chosen.put_nowait((vector, stored))
         except Full:
-            self._metrics.recall_samples.labels("dropped").inc()
+            self._metrics.recall_samples("dropped").inc()
 
     def _run(self) -> None:
         lower_priority()
@@ -292,10 +292,10 @@ class RecallMonitor:
     def _measure(self, vector: Float32, stored: bool) -> None:
         for _ in range(_ATTEMPTS):
             if (recall := self._recall(vector, stored)) is not None:
-                self._metrics.recall_samples.labels("measured").inc()
+                self._metrics.recall_samples("measured").inc()
                 self._follow(recall)
                 return
-        self._metrics.recall_samples.labels("disturbed").inc()
+        self._metrics.recall_samples("disturbed").inc()
 
     def _recall(self, vector: Float32, stored: bool) -> float | None:
         """Search approximately and exactly; return None if the index changed in between."""
@@ -313,7 +313,7 @@ class RecallMonitor:
 
     def _follow(self, recall: float) -> None:
         self._recalls.append(recall)
-        self._metrics.recall_at_10.labels("shadow").set(float(np.mean(self._recalls)))
+        self._metrics.recall_at_10("shadow").set(float(np.mean(self._recalls)))
         if len(self._recalls) < WINDOW:
             return
         generation, nprobe = self._measured_at

@@ -1,8 +1,9 @@
 """Every Prometheus metric of the service; no other module defines one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,7 +14,6 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.metrics import MetricWrapperBase
 
 from service.errors import RejectionReason
 
@@ -35,116 +35,72 @@ DURATION_BUCKETS = (
 )  # fmt: skip
 TOKEN_BUCKETS = tuple(float(2**power) for power in range(4, 21))
 
-M = TypeVar("M", bound=MetricWrapperBase)
 
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a metric counts.
-
-    Attributes:
-        text: its description, for Prometheus.
-        label: that it has besides `collection`.
-        values: of this label, as far as they are known before anything happens. A counter that
-            begins with its first event, at 1, has no increase: an alert would miss that event, and
-            a panel be empty until then.
-    """
-
-    text: str
-    label: str | None = None
-    values: tuple[str, ...] = ()
-
-    @property
-    def labels(self) -> list[str]:
-        """All its labels."""
-        return ["collection"] if self.label is None else ["collection", self.label]
-
-
-class Labelled(Generic[M]):
-    """A metric of one collection that has more labels than that."""
-
-    def __init__(self, metric: M, collection: str) -> None:
-        self._metric = metric
-        self._collection = collection
-
-    def labels(self, *values: str) -> M:
-        """Return the metric with these values of its other labels."""
-        return self._metric.labels(self._collection, *values)
+Gauges = Callable[[str], Gauge]  # by the value of a label
+Counters = Callable[[str], Counter]
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionMetrics:
-    """The metrics that each collection has, those of one collection."""
+    """The metrics of one collection, each with what it counts.
 
-    jobs_unfinished: Annotated[Gauge, About("Uploads that are waiting or being indexed.")]
-    jobs_ended: Annotated[
-        Labelled[Counter], About("Uploads that ended.", "state", get_args(JobEnd))
-    ]
+    One that is called with the value of a label names that, and the values that are known before
+    anything happens. A counter that begins with its first event, at 1, has no increase: an alert
+    would miss that event, and a panel be empty until then.
+    """
+
+    jobs_unfinished: Annotated[Gauge, "Uploads that are waiting or being indexed."]
+    jobs_ended: Annotated[Counters, "Uploads that ended.", "state", get_args(JobEnd)]
     job_documents: Annotated[
-        Labelled[Counter],
-        About("Lines of uploads processed.", "outcome", get_args(LineOutcome)),
+        Counters, "Lines of uploads processed.", "outcome", get_args(LineOutcome)
     ]
-    index_documents: Annotated[Gauge, About("Documents in the index.")]
-    index_generation: Annotated[Gauge, About("Generation of the index.")]
-    index_lists: Annotated[Gauge, About("Inverted lists of the index; 1 is an exhaustive search.")]
+    index_documents: Annotated[Gauge, "Documents in the index."]
+    index_generation: Annotated[Gauge, "Generation of the index."]
+    index_lists: Annotated[Gauge, "Inverted lists of the index; 1 is an exhaustive search."]
     index_list_imbalance: Annotated[
-        Gauge, About("Mean search time relative to lists of equal size; 1 is optimal.")
+        Gauge, "Mean search time relative to lists of equal size; 1 is optimal."
     ]
-    index_empty_lists_ratio: Annotated[Gauge, About("Share of the lists without a vector.")]
+    index_empty_lists_ratio: Annotated[Gauge, "Share of the lists without a vector."]
     index_changed_ratio: Annotated[
-        Labelled[Gauge],
-        About("Vectors added or removed since training, relative to those at training.", "kind"),
+        Gauges, "Vectors added or removed since training, relative to those at training.", "kind"
     ]
-    index_unpublished_changes: Annotated[
-        Gauge, About("Vectors added or removed since the last snapshot.")
-    ]
+    index_unpublished_changes: Annotated[Gauge, "Vectors added or removed since the last snapshot."]
     index_retrainings: Annotated[
-        Labelled[Counter],
-        About("New index generations that were built.", "outcome", get_args(RetrainingOutcome)),
+        Counters, "New index generations that were built.", "outcome", get_args(RetrainingOutcome)
     ]
-    nprobe: Annotated[Gauge, About("Inverted lists that a query visits.")]
+    nprobe: Annotated[Gauge, "Inverted lists that a query visits."]
     recall_at_10: Annotated[
-        Labelled[Gauge],
-        About(
-            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
-            "for vectors held out of the last training (held_out).",
-            "source",
-        ),
+        Gauges,
+        "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
+        "for vectors held out of the last training (held_out).",
+        "source",
     ]
     recall_samples: Annotated[
-        Labelled[Counter],
-        About("Searches sampled to be repeated exactly.", "outcome", get_args(SampleOutcome)),
+        Counters, "Searches sampled to be repeated exactly.", "outcome", get_args(SampleOutcome)
     ]
-    store_free_bytes: Annotated[Gauge, About("Unused bytes in the file of the store.")]
-    family_documents: Annotated[
-        Gauge, About("Documents that belong to a family of copies and versions.")
-    ]
-    standing_events: Annotated[Counter, About("New documents that matched a standing query.")]
+    store_free_bytes: Annotated[Gauge, "Unused bytes in the file of the store."]
+    family_documents: Annotated[Gauge, "Documents that belong to a family of copies and versions."]
+    standing_events: Annotated[Counter, "New documents that matched a standing query."]
     standing_lag_seconds: Annotated[
-        Gauge,
-        About("Time for which new documents have waited to be compared with the standing queries."),
+        Gauge, "Time for which new documents have waited to be compared with the standing queries."
     ]
     standing_queries: Annotated[
-        Labelled[Gauge],
-        About(
-            "Standing queries: all, those that wait for something, paused ones, and those "
-            "whose webhook failed.",
-            "state",
-        ),
+        Gauges,
+        "Standing queries: all, those that wait for something, paused ones, and those "
+        "whose webhook failed.",
+        "state",
     ]
     webhook_deliveries: Annotated[
-        Labelled[Counter],
-        About("Attempts to deliver an event to a webhook.", "outcome", get_args(DeliveryOutcome)),
+        Counters, "Attempts to deliver an event to a webhook.", "outcome", get_args(DeliveryOutcome)
     ]
     feedback: Annotated[
-        Labelled[Gauge],
-        About("Verdicts on matches that are kept.", "verdict", get_args(FeedbackVerdict)),
+        Gauges, "Verdicts on matches that are kept.", "verdict", get_args(FeedbackVerdict)
     ]
 
 
-# Of each metric of a collection its class, and what it counts.
-_OF_COLLECTIONS: Final[dict[str, tuple[Any, About]]] = {
-    name: (form.__args__[0], form.__metadata__[0])
+# Of each metric of a collection its class, what it counts, and perhaps a label with its values.
+_OF_COLLECTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    name: (form.__args__[0], *form.__metadata__)
     for name, form in CollectionMetrics.__annotations__.items()
 }
 
@@ -229,23 +185,20 @@ class Metrics:
         self.build_info = gauge(
             "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
         )
-        for name, (kind, about) in _OF_COLLECTIONS.items():
+        for name, (kind, text, *label) in _OF_COLLECTIONS.items():
             make = counter if Counter in (kind, *get_args(kind)) else gauge
-            vars(self)[name] = make(name, about.text, about.labels)
+            vars(self)[name] = make(name, text, ["collection", *label[:1]])
         for reason in get_args(RejectionReason):
             self.admission_rejected.labels(reason)
 
     def of(self, collection: str) -> CollectionMetrics:
         """Return the metrics of a collection."""
         metrics: dict[str, Any] = {}
-        for name, (_, about) in _OF_COLLECTIONS.items():
-            metric = vars(self)[name]
-            if about.label is None:
-                metrics[name] = metric.labels(collection)
-                continue
-            metrics[name] = Labelled(metric, collection)
-            for value in about.values:
-                metrics[name].labels(value)
+        for name, (_, _, *label) in _OF_COLLECTIONS.items():
+            labelled = partial(vars(self)[name].labels, collection)
+            metrics[name] = labelled if label else labelled()
+            for value in label[1] if len(label) > 1 else ():
+                labelled(value)
         return CollectionMetrics(**metrics)
 
     def forget(self, collection: str) -> None:

@@ -84,7 +84,7 @@ class Problem:
 
     kind: ProblemType
     detail: str
-    errors: Sequence[Mapping[str, Any]] = ()
+    errors: Sequence[FieldError] = ()
     members: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -126,21 +126,18 @@ def problem_content(problem: Problem, instance: str, request_id: str) -> dict[st
         **problem.members,
     }
     if problem.errors:
-        content["errors"] = list(problem.errors[:_MAX_ERRORS])
+        content["errors"] = [error.shown for error in problem.errors[:_MAX_ERRORS]]
     return content | openai_member(instance, content)
 
 
 def _count(scope: Scope, error: Exception) -> None:
-    if not isinstance(error, OverloadedError | RateLimitedError | DeadlinePassedError):
-        return
-    metrics = scope["app"].state.engine.metrics
     match error:
         case OverloadedError():
-            metrics.admission_rejected.labels(error.reason).inc()
+            scope["app"].state.engine.metrics.admission_rejected.labels(error.reason).inc()
         case RateLimitedError():
-            metrics.rate_limited.inc()
+            scope["app"].state.engine.metrics.rate_limited.inc()
         case DeadlinePassedError():
-            metrics.deadline_dropped.inc()
+            scope["app"].state.engine.metrics.deadline_dropped.inc()
 
 
 def _problem(error: Exception, scope: Scope) -> Problem:
@@ -152,20 +149,16 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         case DamagedDocumentError(document_id=document_id, part=part):
             detail = f"The stored document {document_id!r} is damaged in its {part}."
             return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
-    if isinstance(error, IndexingError | OSError):
-        failure = storage_error(Path(), error)
-        if failure is not None:
-            return _storage_problem(failure)
-    return _own_problem(problem_of(type(error)), error)
-
-
-def _own_problem(kind: ProblemType, error: Exception) -> Problem:
+        case IndexingError() | OSError():
+            if failure := storage_error(Path(), error):
+                kind, retry = problem_of(type(failure)), {"Retry-After": _STORAGE_RETRY_SECONDS}
+                return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
+    kind = problem_of(type(error))
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)
     if isinstance(error, ServiceError):
         detail = _INVALID if isinstance(error, InvalidInputError) else str(error)
-        wrong = [_field_error(item) for item in error.errors]
-        return Problem(kind, detail, wrong, error.members, error.headers)
+        return Problem(kind, detail, error.errors, error.members, error.headers)
     waits = isinstance(error, LexicalIndexNotReadyError)
     return Problem(kind, str(error), headers=NotReadyError.headers if waits else {})
 
@@ -177,12 +170,6 @@ def problem_of(error: type[BaseException]) -> ProblemType:
     return _OF_PACKAGES.get(error, INTERNAL_ERROR)
 
 
-def _storage_problem(failure: StorageError) -> Problem:
-    kind = problem_of(type(failure))
-    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
-    return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
-
-
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
@@ -191,11 +178,7 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
             return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
         case HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = {"Allow": ", ".join(_allowed_methods(scope))}
-            return Problem(
-                METHOD_NOT_ALLOWED,
-                METHOD_NOT_ALLOWED.description,
-                headers=allowed,
-            )
+            return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=allowed)
     return Problem(INTERNAL_ERROR, _INTERNAL)
 
 
@@ -221,25 +204,20 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
         return Problem(MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}.")
-    return Problem(
-        InvalidInputError.problem_type, _INVALID, [_validation_error(item) for item in found]
-    )
+    return Problem(InvalidInputError.problem_type, _INVALID, list(map(_validation_error, found)))
 
 
-def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:
+def _validation_error(item: Mapping[str, Any]) -> FieldError:
     """Return an error of pydantic without the value of the field."""
     location, *path = item["loc"]
-    shown: dict[str, Any]
-    if location == "body":
-        shown = {"pointer": _pointer(path)}
-    else:
-        shown = {"parameter": ".".join(str(part) for part in path)}
     context = item.get("ctx", {})
-    shown["detail"] = str(context.get("error", item["msg"]))
-    for name, bound in context.items():
-        if name in _BOUNDS:
-            shown["limit"] = bound
-    return shown
+    limits = [bound for name, bound in context.items() if name in _BOUNDS]
+    return FieldError(
+        _pointer(path) if location == "body" else "",
+        str(context.get("error", item["msg"])),
+        limits[-1] if limits else None,
+        parameter=None if location == "body" else ".".join(map(str, path)),
+    )
 
 
 def _pointer(path: Sequence[str | int]) -> str:
@@ -247,17 +225,6 @@ def _pointer(path: Sequence[str | int]) -> str:
     parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     pointer = "".join(f"/{quote(part, safe='~', errors='replace')}" for part in parts)
     return f"#{pointer}"[:_MAX_POINTER_CHARACTERS]
-
-
-def _field_error(item: FieldError) -> dict[str, Any]:
-    shown = {
-        "pointer": None if item.parameter else item.pointer,
-        "parameter": item.parameter,
-        "detail": item.detail,
-        "limit": item.limit,
-        "tokens": item.tokens,
-    }
-    return {name: value for name, value in shown.items() if value is not None}
 
 
 def _log(request_id: str, error: BaseException) -> None:

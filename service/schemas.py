@@ -30,8 +30,7 @@ from index.document import (
     TOO_DEEP,
     is_too_deep,
 )
-from service.encode import RequestText
-from service.match.queries import Query, StoredQuery
+from service.encode import Query, RequestText, StoredQuery
 from service.metrics import Stage
 from service.telemetry import hides_stages
 

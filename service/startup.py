@@ -12,19 +12,19 @@ from index.directory.encoder_name import remembered_encoder
 from service.collections.logic import close_collections, open_collections, stop_collections
 from service.engine import Collections, Engine, installed_version
 from service.errors import SettingsError
-from service.limits import Admission, BodyMemory, RateLimiter
+from service.limits import Admission, RateLimiter, RedisClient
+from service.match.retrieve import open_rerank_pool
 from service.metrics import Metrics
-from service.redis_client import RedisClient
-from service.searchers.pool import SearchProcesses
+from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
-from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4
 MAX_SEARCH_THREADS = 4
+BODY_BYTES = 128 * 2**20  # in memory; eight bodies of the default limit, and two of any
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
@@ -80,7 +80,7 @@ def open_engine(settings: Settings) -> Engine:
             scheduler=_open_scheduler(settings, encoder, run, metrics, opened),
             reranking=reranking,
             admission=Admission(settings.max_active_requests),
-            bodies=BodyMemory(settings.max_body_bytes),
+            bodies=Admission(max(BODY_BYTES, 2 * settings.max_body_bytes), "body_bytes"),
             redis=redis,
             rate_limiter=None if rate is None else RateLimiter(rate, redis),
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),

@@ -18,8 +18,7 @@ from index.search.corpus_calibration import NullDistribution, measure_store
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score import CorpusFusion, read_fusion
 from service.cli.checks import OptionError, check_output_folder, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.opening import load, opened, with_reading
+from service.cli.opening import check_data_directory, load, opened, with_reading
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 
@@ -48,7 +47,7 @@ def fit_calibration(
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if len(folders) < 2:
         raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
-    encoder = load(str(known.directory)).encoder
+    encoder = load(str(known.directory))
     scored: list[Mapping[Mode, ScoredPairs]] = []
     for folder in folders:
         with show_progress(console) as progress:

@@ -17,6 +17,7 @@ from encoder.comparison.result import (
     Difference,
     Span,
 )
+from encoder.encoder import Encoder
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
@@ -27,14 +28,12 @@ from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
 from service.cli.checks import check_output_file
-from service.cli.corpus_checks import check_data_directory, check_document
-from service.cli.opening import Loaded, has_documents, load, opened
+from service.cli.opening import check_data_directory, check_document, has_documents, load, opened
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_body, differences_body
-from service.encode import EncodedText
+from service.encode import EncodedText, add_stored_blocks, find_stored, to_comparable
 from service.errors import DocumentNotFoundError
-from service.match.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
 STORED = "id:"
@@ -67,7 +66,7 @@ def compare(
     if html:
         check_output_file(html, "--html")
     loaded = load(encoder, data=data if known else None)
-    with opened(data, loaded.encoder, read_only=True) if known else nullcontext() as directory:
+    with opened(data, loaded, read_only=True) if known else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
         found, calibration = _compare(
             loaded, data, directory, ours, theirs, differences=differences or html is not None
@@ -88,7 +87,7 @@ def compare(
             _print_differences("right", "left", found.differences.right, theirs.text)
 
 
-def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> EncodedText:
+def _source(name: str, loaded: Encoder, directory: DataDirectory | None) -> EncodedText:
     """Read a file and encode it, or find a stored document with its vectors."""
     if directory is None or not name.startswith(STORED):
         document = read_document(Path(name))
@@ -103,9 +102,9 @@ def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> Encod
     return found
 
 
-def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> EncodedText:
-    sentences = loaded.encoder.read(text)
-    encoded = loaded.encoder.encode([sentences])
+def _encoded(loaded: Encoder, document_id: str | None, title: str, text: str) -> EncodedText:
+    sentences = loaded.read(text)
+    encoded = loaded.encode([sentences])
     blocks = block_vectors_of(sentences, encoded.block_vectors[0])
     vector = encoded.document_vectors[0]
     return EncodedText(
@@ -119,7 +118,7 @@ def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> 
 
 
 def _compare(
-    loaded: Loaded,
+    loaded: Encoder,
     data: Path,
     directory: DataDirectory | None,
     left: EncodedText,
@@ -142,7 +141,7 @@ def _compare(
         alignable = directory.store.alignment.read([left.vector_id, right.vector_id])
         (lexical,) = lexical_scores(directory.store, left, [right])
     language = loaded.checkpoint.language
-    reader = loaded.encoder.section_reader
+    reader = loaded.section_reader
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     documents = 0 if directory is None else len(directory.store)
     scoring = open_scoring(loaded.checkpoint, data, documents)

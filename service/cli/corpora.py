@@ -44,13 +44,18 @@ from service.cli.checks import (
     check_output_folder,
     open_checkpoint,
 )
-from service.cli.corpus_checks import (
+from service.cli.opening import (
     check_corpus,
     check_data_directory,
     check_document,
     check_some_document,
+    encode_query,
+    load,
+    opened,
+    parse_filter,
+    space_of,
+    with_reading,
 )
-from service.cli.opening import encode_query, load, opened, parse_filter, space_of, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -149,8 +154,8 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
             data,
             options.reading_share,
         )
-        encode = encode_here(loaded.encoder)
-        space = VectorSpace(loaded.encoder.fingerprint, loaded.encoder.dimension)
+        encode = encode_here(loaded)
+        space = VectorSpace(loaded.fingerprint, loaded.dimension)
         yield Encoding(encode, space, loaded.checkpoint)
         return
     checkpoint = with_reading(open_encoding_checkpoint(options, data), data, options.reading_share)
@@ -395,8 +400,8 @@ def match(
     )
     loaded = load(encoder, precision, data=data)
     document = read_document(file)
-    blocks = loaded.encoder.read(document.text)
-    with opened(data, loaded.encoder, read_only=True) as directory:
+    blocks = loaded.read(document.text)
+    with opened(data, loaded, read_only=True) as directory:
         documents = len(directory.store)
         scoring = open_scoring(loaded.checkpoint, data, documents)
         answer = search(
@@ -449,7 +454,7 @@ def embed(
     check_output_file(output)
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
-        embedded = embed_corpus(corpus, loaded.encoder, progress)
+        embedded = embed_corpus(corpus, loaded, progress)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
@@ -487,8 +492,8 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, data=data)
-    with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
-        build_index(corpus, directory, encode_here(loaded.encoder), progress)
+    with opened(data, loaded) as directory, show_progress(console) as progress:
+        build_index(corpus, directory, encode_here(loaded), progress)
         LiveScoring(loaded.checkpoint, directory).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""

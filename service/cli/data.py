@@ -21,8 +21,7 @@ from index.errors import BackupError
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.opening import opened, parse_filter, space_of
+from service.cli.opening import check_data_directory, opened, parse_filter, space_of
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,

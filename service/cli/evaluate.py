@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.checkpoint import Checkpoint
+from encoder.encoder import Encoder
 from encoder.reranker.onnx_reranker import open_reranker
 from evaluation.baselines import (
     BASELINES,
@@ -42,8 +43,7 @@ from service.cli.checks import (
     check_reranker,
     read_option,
 )
-from service.cli.corpus_checks import check_corpus
-from service.cli.opening import Loaded, load
+from service.cli.opening import check_corpus, load
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
@@ -216,7 +216,7 @@ def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]
 
 
 def _evaluate(
-    options: EvaluationOptions, judgements: Judgements, loaded: Loaded
+    options: EvaluationOptions, judgements: Judgements, loaded: Encoder
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -225,12 +225,12 @@ def _evaluate(
     """
     with TemporaryDirectory() as folder:
         kept = _keep_blocks(options.corpus, options.blocks or Path(folder, "corpus"), loaded)
-        embedded = embed_encoded_corpus(kept, loaded.encoder)
+        embedded = embed_encoded_corpus(kept, loaded)
         queries = embedded
         if options.queries:
             encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
             space = None if embedded.aligned is None else embedded.aligned.space
-            queries = embed_encoded_corpus(encoded, loaded.encoder, space)
+            queries = embed_encoded_corpus(encoded, loaded, space)
         vectors = Vectors(embedded, queries)
         systems = _make_systems(options, vectors, kept, loaded.checkpoint)
         report: Report = {
@@ -238,7 +238,7 @@ def _evaluate(
             "tokens": int(embedded.tokens.sum()),
             "tokens_read": int(embedded.tokens_read.sum()),
             "checkpoint": loaded.checkpoint.name,
-            "precision": loaded.encoder.precision,
+            "precision": loaded.precision,
         }
         report |= measure_systems(systems, vectors, judgements)
     return report, not (embedded.skipped or queries.skipped)
@@ -260,9 +260,9 @@ def _make_systems(
     return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
 
 
-def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
+def _keep_blocks(corpus: Path, blocks: Path, loaded: Encoder) -> EncodedCorpus:
     with show_progress(console) as progress:
-        return keep_blocks(corpus, blocks, loaded.encoder, progress)
+        return keep_blocks(corpus, blocks, loaded, progress)
 
 
 _TASKS = ("retrieval", "pairs")

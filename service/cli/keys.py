@@ -66,10 +66,11 @@ def list_keys(data: DataOption = DEFAULT_DATA) -> None:
         return
     now = datetime.now(UTC)
     for key in found.values():
-        until = key.expires or "-"
+        made = key.created.isoformat(timespec="seconds")
+        until = "-" if key.expires is None else key.expires.isoformat(timespec="seconds")
         state = "expired" if key.expired(now) else "valid"
         scopes = ",".join(name for name in SCOPES if name in key.scopes)
-        shown = [key.id, state, scopes, key.created, until, key.collection or "-", key.name]
+        shown = [key.id, state, scopes, made, until, key.collection or "-", key.name]
         typer.echo(printable("  ".join(shown)))
 
 

@@ -34,11 +34,10 @@ from service.cli.checks import (
     open_reranker_checkpoint,
     read_option,
 )
-from service.cli.corpus_checks import check_corpus, check_data_directory
-from service.cli.feedback import check_enough, open_store, read_judged
-from service.cli.opening import load
+from service.cli.opening import check_corpus, check_data_directory, load
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
 from service.cli.progress import show_progress, show_training
+from service.cli.tune import check_enough, open_store, read_judged
 from training.data.corpus import describe
 from training.data.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.data.files import (
@@ -274,7 +273,7 @@ def _train_encoder(job: EncoderJob) -> None:
     from training.jobs.output import write_output  # imports torch
     from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 
-    encoder = load(str(job.start.directory)).encoder
+    encoder = load(str(job.start.directory))
     with show_progress(console) as progress:
         data = prepare_data(job, encoder, progress)
     for corpus in data:

@@ -1,9 +1,11 @@
-"""What commands open: an encoder, a data directory; and the filter that they are given."""
+"""What commands check and open: corpora, an encoder, a data directory, a filter.
+
+Apart from `service.cli.checks`, which a server needs: this imports what reads documents.
+"""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,20 +16,24 @@ from encoder.checkpoint import WHOLE, Checkpoint, VectorSpace, vector_space, wit
 from encoder.encoder import Encoder
 from encoder.errors import CheckpointError
 from encoder.opening import open_encoder
+from index.build import NO_DOCUMENT
+from index.corpus.reader import Corpus, read_corpus, require_suffix
 from index.directory.data_directory import (
     STORE_FILE,
     DataDirectory,
     locked,
     open_data_directory,
+    swap_is_pending,
     with_share_of,
 )
 from index.directory.encoder_name import remember_encoder
+from index.document import Document
 from index.engine.query import EncodedQuery
-from index.errors import DataDirectoryInUseError, FingerprintMismatchError
+from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import has_store, read_space
-from service.cli.checks import OptionError, open_checkpoint
+from service.cli.checks import OptionError, check_file, open_checkpoint
 from service.match.filter import FilterBody, FilterField
 from service.settings import Settings
 
@@ -47,18 +53,6 @@ def parse_filter(text: str) -> Filter:
         raise OptionError("--filter", f"is not JSON: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """An encoder that was opened."""
-
-    encoder: Encoder
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """Which encoder it is."""
-        return self.encoder.checkpoint
-
-
 def load(
     name: str | None,
     precision: str | None = None,
@@ -66,7 +60,7 @@ def load(
     threads: int | None = None,
     data: Path | None = None,
     reading_share: float | None = None,
-) -> Loaded:
+) -> Encoder:
     """Open an encoder, for a data directory if there is one, which must be of its vectors.
 
     The directory has a reading share, which is also that of a new one.
@@ -77,7 +71,7 @@ def load(
         require_same_space(data, vector_space(checkpoint))
     encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
     encoder.warm_up()
-    return Loaded(encoder)
+    return encoder
 
 
 def require_same_space(data: Path, space: VectorSpace) -> None:
@@ -101,9 +95,9 @@ def space_of(data: Path) -> VectorSpace:
     return read_space(data / STORE_FILE, Settings().database)
 
 
-def encode_query(loaded: Loaded, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
+def encode_query(loaded: Encoder, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
     """Encode the sentence blocks of a text to search for it."""
-    made = loaded.encoder.encode([blocks])
+    made = loaded.encode([blocks])
     vectors = made.block_vectors[0]
     offsets = block_vectors_of(blocks, vectors).offsets
     return EncodedQuery(text, made.document_vectors[0], title, vectors, offsets=offsets)
@@ -156,3 +150,42 @@ def opened(
         yield directory
     finally:
         directory.close()
+
+
+def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
+    """Check that there is a corpus, without reading its documents."""
+    try:
+        read_corpus(corpus)
+    except CorpusError as error:
+        raise OptionError(option, error) from error
+
+
+def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
+    """Check that a corpus has something in it, reading up to its first document."""
+    unread = []
+    for item in read_corpus(corpus):
+        if isinstance(item, Document) or item.lost:
+            return
+        unread.append(f"; {item.where}: {item.reason}")
+    raise OptionError(option, f"{corpus}: {NO_DOCUMENT}{''.join(unread)}")
+
+
+def check_document(path: Path, option: str = "FILE") -> None:
+    """Check that a path is a file of a kind that can be read as one document."""
+    check_file(path, option)
+    try:
+        require_suffix(path)
+    except CorpusError as error:
+        raise OptionError(option, error) from error
+
+
+def check_data_directory(path: Path, option: str = "--data", instead: str | None = None) -> None:
+    """Check that a path is a data directory, or one whose content was being replaced.
+
+    With `instead`, which says what does the work there, one whose documents are in a PostgreSQL is
+    refused.
+    """
+    if instead is not None and Settings().database is not None:
+        raise OptionError(option, f"its documents are in LONGMATCH_DATABASE: {instead}")
+    if not has_documents(path) and not swap_is_pending(path):
+        raise OptionError(option, f"{path}: there is no data directory here")

@@ -16,11 +16,10 @@ from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.opening import opened
+from service.cli.opening import check_data_directory, opened
 from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
 from service.cli.progress import show_progress
-from service.match.pairs import pair_lines, validate_pair_bounds
+from service.match.logic import pair_lines, validate_pair_bounds
 
 _SECONDS_BETWEEN_POSITIONS = 1.0
 

@@ -46,18 +46,7 @@ from index.reencode import (
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
 from service.cli.checks import OptionError, open_checkpoint
-from service.cli.corpus_checks import check_data_directory
-from service.cli.feedback import (
-    asked,
-    check_enough,
-    described,
-    keys_of_texts,
-    look_for,
-    open_store,
-    passages,
-    read_judged,
-)
-from service.cli.opening import Loaded, load, with_reading
+from service.cli.opening import check_data_directory, load, with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -68,6 +57,15 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
+from service.cli.tune import (
+    asked,
+    check_enough,
+    described,
+    keys_of_texts,
+    open_store,
+    passages,
+    read_judged,
+)
 from training.data.corpus_folder import read_learned
 from training.data.feedback_corpus import HELD_OUT
 from training.jobs.output import TRAINING
@@ -132,12 +130,12 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(None, data=trial.data)
-    new = Loaded(made.encoder)
-    with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
+    new = made.encoder
+    with _opened(trial.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
         held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
-        known = _of_both([look_for(loaded, texts, progress) for loaded, _ in sides])
+        known = _of_both([asked(*side, texts, progress, complete=True) for side in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
                 "--only-if-better",
@@ -210,10 +208,10 @@ def _of_both(
     return [a for a, _ in both], [b for _, b in both]
 
 
-def _named(loaded: Loaded, candidate: Candidate) -> dict[str, Any]:
+def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:
     return {
         "checkpoint": loaded.checkpoint.name,
-        "fingerprint": loaded.encoder.fingerprint,
+        "fingerprint": loaded.fingerprint,
         "rule": asdict(candidate.rule),
     }
 

@@ -31,14 +31,12 @@ from index.errors import (
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
-from service.feedback.logic import forget_unstored
+from service.feedback.routes import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
-from service.standing.logic import scan_new_documents
-from service.standing.runner import StandingQueries
-from service.state.database import open_state
-from service.uploads.logic import run_job
-from service.uploads.runner import Jobs
+from service.standing.logic import StandingQueries, scan_new_documents
+from service.state import open_state
+from service.uploads.logic import Jobs, run_job
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -91,7 +89,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             data=data,
             scoring=scoring,
             state=state,
-            feedback=FeedbackStore(state, metrics, max_verdicts=settings.max_feedback),
+            feedback=FeedbackStore(state, settings.max_feedback),
             jobs=jobs,
             standing=standing,
             writer=writer,

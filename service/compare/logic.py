@@ -16,9 +16,8 @@ from index.search.calibrate import Scoring
 from index.search.records import Mode
 from index.store.document_store import DocumentStore
 from index.vectors.vector_index import NO_VECTOR
-from service.encode import EncodedText
+from service.encode import EncodedText, Query, add_blocks, find_stored, read_queries, to_comparable
 from service.engine import Collection
-from service.match.queries import Query, add_blocks, find_stored, read_queries, to_comparable
 from service.metrics import Stage
 from service.telemetry import observe_stage
 from service.threads import run_in

@@ -22,8 +22,7 @@ from encoder.comparison.result import (
 )
 from index.search.records import Mode
 from service.compare.logic import Explanation
-from service.encode import EncodedText
-from service.match.queries import Query
+from service.encode import EncodedText, Query
 from service.metrics import Stage
 from service.schemas import (
     STAGE_TIMES,

@@ -15,9 +15,7 @@ from sqlalchemy import Column, Connection, Select, delete, exists, func, insert,
 from index.errors import StoreError
 from index.sqlite.connections import utc_now
 from service.errors import FeedbackFullError, FeedbackNotFoundError
-from service.metrics import CollectionMetrics
-from service.state.database import State
-from service.state.tables import judged, verdicts
+from service.state import State, judged, verdicts
 
 MAX_GRADE = 3
 _ID_CHARACTERS = 32
@@ -82,15 +80,9 @@ MAX_QUERY_BYTES = 256 * 2**20  # compressed texts of the queries of one collecti
 class FeedbackStore:
     """The feedback of one collection. Safe to use from many threads."""
 
-    def __init__(
-        self,
-        state: State,
-        metrics: CollectionMetrics | None = None,
-        max_verdicts: int = MAX_VERDICTS,
-    ) -> None:
-        """Use an open state; count in `metrics`, if there are any."""
+    def __init__(self, state: State, max_verdicts: int = MAX_VERDICTS) -> None:
+        """Use an open state, in which there may be so many verdicts."""
         self._state = state
-        self._metrics = metrics
         self._max_verdicts = max_verdicts
 
     def put(self, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
@@ -110,7 +102,6 @@ class FeedbackStore:
             elif former != grade:
                 changed = now
                 connection.execute(update(verdicts).where(of_this).values(grade=grade, changed=now))
-        self.record()
         return Verdict(name, query, match_id, grade, created, changed)
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
@@ -146,7 +137,6 @@ class FeedbackStore:
         with self._state.writing() as connection:
             if not _remove(connection, verdicts.c.id == feedback_id):
                 raise FeedbackNotFoundError(feedback_id)
-        self.record()
 
     def forget(self, document_ids: Sequence[str]) -> None:
         """Remove every verdict on documents, or on answers to them, durably."""
@@ -159,7 +149,6 @@ class FeedbackStore:
                     continue
             with self._state.writing() as connection:
                 _remove(connection, of_them)
-            self.record()
 
     def documents(self) -> list[str]:
         """Return the ids of the documents that verdicts name, as queries or as answers."""
@@ -183,13 +172,6 @@ class FeedbackStore:
         )
         with self._state.reading() as connection:
             return connection.scalar(select(func.count()).select_from(relevant.subquery())) or 0
-
-    def record(self) -> None:
-        """Set the metric of verdicts, if there are metrics."""
-        if self._metrics is not None:
-            grades = self.grades()
-            self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
-            self._metrics.feedback.labels("relevant").set(grades.total())
 
     def _query_number(self, connection: Connection, query: JudgedQuery, digest: bytes) -> int:
         """Return the number of the query of a new verdict, which is stored if it is not."""

@@ -1,18 +1,26 @@
-"""POST /match: a text, a stored document or examples -> the documents that match."""
+"""POST /match: a text, a stored document or examples -> the documents that match; all pairs."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from index.search.calibrate import UNMEASURED, ScoreCalibrator
-from index.search.records import Bounds, Hit, Mode, SearchOptions
+from index.search.pairs import Pair, find_pairs, open_pair_search
+from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode, SearchOptions
 from service.compare.logic import ExplainOptions, Explanation, explain
-from service.encode import EncodedText
+from service.documents.logic import export_parts, json_lines
+from service.encode import EncodedText, Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.match.queries import Query, StoredQuery, read_queries
-from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
+from service.match.retrieve import (
+    Matches,
+    RerankOptions,
+    retrieve,
+    retrieve_and_rerank,
+    search_by_examples,
+    search_stored,
+    validate_rerank,
+)
 from service.metrics import Stage
 from service.threads import run_in
 
@@ -180,3 +188,46 @@ def _by_nearest(
     for hit in hits:
         parts[hit.like_scores.index(max(hit.like_scores))][1].append(hit)
     return [part for part in parts if part[1]]
+
+
+NO_BOUND = (
+    "give this, min_vector_score, min_probability or max_false_positive_rate: "
+    "all pairs are too many"
+)
+
+
+def validate_pair_bounds(
+    calibrator: ScoreCalibrator, bounds: Bounds, least_cosine: float | None
+) -> list[FieldError]:
+    """Return what is wrong with the bounds of pairs: none is given, or one is not calibrated."""
+    if bounds == Bounds() and least_cosine is None:
+        return [FieldError("", NO_BOUND, parameter="min_score")]
+    return [
+        FieldError("", bound.detail, parameter=bound.pointer.removeprefix("#/"))
+        for bound in validate_bounds(calibrator, DEFAULT_MODE, bounds)
+    ]
+
+
+def pair_lines(pairs: Sequence[Pair]) -> bytes:
+    """Return pairs as JSON Lines."""
+    return json_lines(map(asdict, pairs))
+
+
+async def export_pairs(
+    collection: Collection, bounds: Bounds, least_cosine: float | None, *, collapse: bool
+) -> AsyncIterator[bytes]:
+    """Return the pairs of similar documents as JSON Lines, which are found while they are read.
+
+    InvalidInputError if there is no bound, or no calibration for one.
+    """
+    errors = validate_pair_bounds(collection.calibrator, bounds, least_cosine)
+    if errors:
+        raise InvalidInputError(errors)
+
+    def parts() -> Iterator[bytes]:
+        scoring = collection.scoring.present
+        search = open_pair_search(collection.data, scoring, bounds, least_cosine, collapse=collapse)
+        for _, pairs in find_pairs(search):
+            yield pair_lines(pairs)
+
+    return await export_parts(collection.engine, parts())

@@ -9,11 +9,10 @@ from fastapi.responses import StreamingResponse
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.body import NDJSON
 from service.deps import CollectionDep
-from service.documents.routes import DocumentId, UnescapedRoute
+from service.documents.routes import StoredId, UnescapedRoute
+from service.encode import StoredQuery
 from service.gate import declare
-from service.match.logic import MatchOptions, match, match_examples
-from service.match.pairs import export_pairs
-from service.match.queries import StoredQuery
+from service.match.logic import MatchOptions, export_pairs, match, match_examples
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.match.schemas import (
     MatchesResponse,
@@ -118,7 +117,7 @@ def _bound(least: float, example: float, description: str) -> Any:
     responses=WRITE({200: "The matches, best first"}, "document-not-found"),
 )
 async def get_similar(
-    document_id: DocumentId,
+    document_id: StoredId,
     collection: CollectionDep,
     top_k: Annotated[
         int | None,

@@ -23,11 +23,17 @@ from index.search.records import (
 )
 from service.compare.logic import ExplainOptions, Explanation
 from service.compare.schemas import ComparisonBody, comparison_body
+from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
-from service.match.queries import Query
-from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
-from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
+from service.match.retrieve import (
+    DEFAULT_TOP_K,
+    MAX_CANDIDATES,
+    MAX_TOP_K,
+    RERANK_SECONDS,
+    Matches,
+    RerankOptions,
+)
 from service.schemas import (
     Answer,
     BodyModel,

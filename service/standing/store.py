@@ -17,8 +17,7 @@ from index.sqlite.connections import utc_now
 from index.store.filters import Filter, filter_to_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
 from service.match.filter import FilterBody
-from service.state.database import State
-from service.state.tables import events, progress, standing
+from service.state import State, events, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 

@@ -28,6 +28,7 @@ from service.errors import (
 from service.limits import check_disk
 from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
 
+UPLOADS_DIRECTORY = "uploads"
 MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
 MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
 MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more

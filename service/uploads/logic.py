@@ -1,20 +1,255 @@
-"""POST /index with JSON Lines: an upload -> a job -> batches of documents, stored by `indexing`."""
+"""POST /index with JSON Lines: an upload becomes a job, whose documents are stored in batches.
+
+Jobs are run by one thread, and never lost. Those of one client run one after the other: of two
+versions of a document, the later one wins. Those of different clients run in turns, so that none
+waits for the end of another's.
+
+The files of the jobs that have not ended are in uploads/ of the data directory.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import logging
+import threading
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from time import monotonic
 
+from sqlalchemy import Connection
+
+from encoder.atomic_files import write_atomically
 from index.document import Document
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from service.documents.logic import Indexed, index_documents
 from service.engine import Collection
-from service.errors import EncodingFailedError, InvalidInputError
+from service.errors import (
+    EncodingFailedError,
+    InvalidInputError,
+    JobEndedError,
+    OverloadedError,
+    ShuttingDownError,
+    describe,
+)
 from service.limits import check_disk
-from service.state.idempotency import StoredResponse, request_digest
+from service.metrics import CollectionMetrics, JobEnd
+from service.settings import Settings
+from service.state import IdempotencyStore, State, StoredResponse, request_digest
 from service.threads import run_in
-from service.uploads.files import Batch, BatchLimits, UploadFile, read_batch
-from service.uploads.store import Job, LineError, Step, Upload
+from service.uploads.files import (
+    MAX_UPLOADS,
+    MAX_UPLOADS_OF_CLIENT,
+    UPLOADS_DIRECTORY,
+    Batch,
+    BatchLimits,
+    UploadFile,
+    read_batch,
+    remove_others,
+    verify_upload,
+)
+from service.uploads.store import Job, JobStore, LineError, Step, Upload
+
+_THREADS = 4  # that write uploads
+_IDLE_SECONDS = 1.0
+_RETRY_SECONDS = 5
+_FULL_SECONDS = 10  # after which a client may try again
+_TURN_SECONDS = 2.0  # for which a client's job runs while others wait
+
+_LOG = logging.getLogger(__name__)
+
+SERVER_FILE = "server-id"
+
+RunJob = Callable[[Job], None]
+AddMore = Callable[[Connection], None]
+
+
+def server_id(data: Path) -> str:
+    """Return what tells a server from the others of its database: kept in its data directory."""
+    file = data / SERVER_FILE
+    if not file.exists():
+        write_atomically(file, uuid.uuid4().hex)
+    return file.read_text()
+
+
+class Jobs:
+    """Receives uploads and runs them; none runs before `start`."""
+
+    def __init__(
+        self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
+    ) -> None:
+        self.store = JobStore(state, server_id(data) if state.shared else "")
+        self.idempotency = IdempotencyStore(state)
+        self.threads = ThreadPoolExecutor(_THREADS, "upload")
+        self.metrics = metrics
+        self._state = state
+        self._settings = settings
+        self._uploads = data / UPLOADS_DIRECTORY
+        self._receiving: list[str] = []  # whose uploads arrive now
+        self._verified: set[str] = set()
+        self._turns: dict[str, int] = {}  # the number of each client's last turn
+        self._turn_began = 0.0
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._worker: threading.Thread | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the running job is to stop; it continues at the next start."""
+        return self._stopping.is_set()
+
+    def start(self, run: RunJob) -> None:
+        """Start the thread, which continues with the jobs that have not ended.
+
+        Args:
+            run: indexes a job from its position, and returns when it has ended or `stopping`.
+        """
+        try:
+            remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+        except StorageError as error:
+            _LOG.error("%s", error)
+        self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Ask the running job to stop, without waiting for it."""
+        self._stopping.set()
+        self._woken.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the threads; closing twice does nothing."""
+        self.stop()
+        if self._worker is not None:
+            self._worker.join()
+        self.threads.shutdown()
+
+    @contextmanager
+    def receiving(self, client: str = "", announced: int = 0) -> Iterator[None]:
+        """Give a place to an upload of a client while the block runs. From the event loop only.
+
+        Args:
+            client: whose it is; none takes all places.
+            announced: bytes of its body; 0 if not known.
+
+        Raises:
+            OverloadedError: there are too many uploads, of all or of this client.
+            StorageFullError: the disk has no room for it.
+            ShuttingDownError: after `stop`.
+        """
+        if self.stopping:
+            raise ShuttingDownError
+        clients = [job.client for job in self.store.unfinished()] + self._receiving
+        if len(clients) >= MAX_UPLOADS:
+            raise OverloadedError(_FULL_SECONDS, "jobs")
+        if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
+            raise OverloadedError(_FULL_SECONDS, "client_jobs")
+        check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
+        self._receiving.append(client)
+        try:
+            yield
+        finally:
+            self._receiving.remove(client)
+
+    def begin_upload(self, *, gzip: bool) -> UploadFile:
+        """Open the file of a new upload."""
+        return UploadFile(
+            self._uploads / f"{uuid.uuid4().hex}.ndjson",
+            max_bytes=self._settings.max_upload_bytes,
+            gzip=gzip,
+            disk_reserve_bytes=self._settings.disk_reserve_bytes,
+        )
+
+    def add(self, upload: Upload, answered: AddMore | None = None, client: str = "") -> None:
+        """Create a job of a client for an upload, durably, and wake the runner.
+
+        `answered` stores the response to it in the same transaction.
+        """
+        with self._state.writing() as connection:
+            self.store.insert(connection, upload, client)
+            if answered is not None:
+                answered(connection)
+        self._woken.set()
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, or raise JobEndedError; what it has stored stays."""
+        self._end(job_id, "cancelled")
+
+    def end(self, job: Job, state: JobEnd, detail: str | None = None) -> None:
+        """Record how a job ended; do nothing if it had ended before."""
+        with suppress(JobEndedError):
+            self._end(job.id, state, detail)
+
+    def _end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
+        job = self.store.end(job_id, state, detail)
+        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
+            self.path_of(job).unlink(missing_ok=True)
+        self._verified.discard(job_id)
+        self.metrics.jobs_ended(state).inc()
+
+    def verify(self, job: Job) -> bool:
+        """Return whether the upload of a job is what was received; read once in each process."""
+        if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
+            self._verified.add(job.id)
+        return job.id in self._verified
+
+    def turn_is_over(self, job: Job) -> bool:
+        """Return whether the running job is to let one of another client run."""
+        if monotonic() - self._turn_began < _TURN_SECONDS:
+            return False
+        return any(other.client != job.client for other in self.store.unfinished())
+
+    def path_of(self, job: Job) -> Path:
+        """Return the path of the upload of a job."""
+        return self._uploads / f"{job.id}.ndjson"
+
+    def _work(self, run: RunJob) -> None:
+        said = ""
+        while not self.stopping:
+            try:
+                if self._run_next(run):
+                    continue
+                said = ""
+            except Exception as error:
+                if said != (said := describe(error)):
+                    _LOG.error("jobs are paused: %s", said)
+            self._woken.wait(_IDLE_SECONDS)
+            self._woken.clear()  # the store is read after this: no job added before is missed
+
+    def _next(self) -> Job | None:
+        """Return the oldest job of the client whose last turn was the longest ago."""
+        first: dict[str, Job] = {}
+        for job in self.store.unfinished():
+            first.setdefault(job.client, job)
+        self._turns = {name: turn for name, turn in self._turns.items() if name in first}
+        if not first:
+            return None
+        client = min(first, key=lambda name: (self._turns.get(name, 0), first[name].number))
+        self._turns[client] = max(self._turns.values(), default=0) + 1
+        return first[client]
+
+    def _run_next(self, run: RunJob) -> bool:
+        """Run the next job for a turn; return whether there was one.
+
+        A job that cannot continue stays the oldest of its client, and those behind it wait: of two
+        versions of a document, the later one must win.
+        """
+        waiting = self._next()
+        job = None if waiting is None else self.store.begin(waiting)
+        if job is None:
+            return waiting is not None
+        self._turn_began = monotonic()
+        try:
+            run(job)
+        except Exception as error:
+            if not self.stopping:
+                reason = describe(error)
+                _LOG.error("job %s is paused: %s", job.id, reason)
+                self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
+                self._stopping.wait(_RETRY_SECONDS)
+        return True
+
 
 BATCH_DOCUMENTS = 64
 _CHUNK_BYTES = 2**20
@@ -121,8 +356,8 @@ def run_job(collection: Collection, job: Job) -> None:
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
             step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
-            collection.metrics.job_documents.labels("indexed").inc(step.indexed)
-            collection.metrics.job_documents.labels("failed").inc(step.failed)
+            collection.metrics.job_documents("indexed").inc(step.indexed)
+            collection.metrics.job_documents("failed").inc(step.failed)
             if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
             position, line = step.position, step.line

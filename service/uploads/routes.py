@@ -15,7 +15,7 @@ from service.errors import UnsupportedMediaTypeError
 from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router
 from service.schemas import nullable
-from service.state.idempotency import StoredResponse
+from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.logic import UploadHead, submit_upload
 from service.uploads.store import Job, JobState, LineError, Upload

@@ -10,8 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.metrics import JobEnd
-from service.state.database import State
-from service.state.tables import jobs, line_errors
+from service.state import State, jobs, line_errors
 
 JobState = Literal["waiting", "running"] | JobEnd
 

@@ -20,7 +20,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Literal
 
 from encoder.arrays import Float32
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
@@ -41,54 +41,32 @@ def traffic_class_of(tokens: int) -> TrafficClass:
     return "long" if tokens > LONG_TOKENS else "short"
 
 
-class Schedulable(Protocol):
-    """A request with work.
-
-    Attributes:
-        traffic_class: the class whose share it uses.
-        tokens: of all its work.
-        entry: number of its entry in the queue; 0 while it is not queued.
-        rank: its place in the order of its class, set when it is queued.
-    """
-
-    traffic_class: TrafficClass
-    tokens: int
-    entry: int
-    rank: int
-
-    def next_tokens(self) -> int:
-        """Return the tokens of its next piece of work."""
-
-
-T = TypeVar("T", bound=Schedulable)
-
-
 @dataclass(slots=True)
-class _ClassQueue(Generic[T]):
+class _ClassQueue:
     """The requests of one traffic class."""
 
     cost: int
     spent: int = 0  # virtual time of the class: tokens served × cost
     served: int = 0  # tokens
-    heap: list[tuple[int, int, T]] = field(default_factory=list)
+    heap: list[tuple[int, int, "Reservation"]] = field(default_factory=list)
 
-    def head(self) -> tuple[int, int, T] | None:
+    def head(self) -> "tuple[int, int, Reservation] | None":
         """Return the entry of the next request, after discarding entries of removed requests."""
         while self.heap and self.heap[0][1] != self.heap[0][2].entry:
             heapq.heappop(self.heap)
         return self.heap[0] if self.heap else None
 
 
-class FairQueue(Generic[T]):
+class FairQueue:
     """The requests that have work, in fair order. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
-        self._classes: dict[TrafficClass, _ClassQueue[T]] = {
+        self._classes: dict[TrafficClass, _ClassQueue] = {
             name: _ClassQueue(cost) for name, cost in _COST.items()
         }
         self._entries = 0
 
-    def add(self, request: T) -> None:
+    def add(self, request: "Reservation") -> None:
         """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
         queue = self._classes[request.traffic_class]
         request.rank = queue.served + request.tokens
@@ -102,11 +80,11 @@ class FairQueue(Generic[T]):
         request.entry = self._entries
         heapq.heappush(queue.heap, (request.rank, self._entries, request))
 
-    def remove(self, request: T) -> None:
+    def remove(self, request: "Reservation") -> None:
         """Remove a request; its heap entry is discarded when it reaches the top."""
         request.entry = 0
 
-    def next(self) -> T | None:
+    def next(self) -> "Reservation | None":
         """Return the request to serve next, without serving it."""
         first = self._next_class()
         head = None if first is None else first.head()
@@ -130,9 +108,9 @@ class FairQueue(Generic[T]):
         if not has_more:
             heapq.heappop(first.heap)[2].entry = 0
 
-    def _next_class(self) -> _ClassQueue[T] | None:
+    def _next_class(self) -> _ClassQueue | None:
         """Return the class whose next piece of work would finish first in virtual time."""
-        best: tuple[int, _ClassQueue[T]] | None = None
+        best: tuple[int, _ClassQueue] | None = None
         for class_ in self._classes.values():
             head = class_.head()
             if head is not None:
@@ -311,7 +289,7 @@ class BlockQueue:
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
         self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
-        self._requests: FairQueue[Reservation] = FairQueue()  # those with a waiting task
+        self._requests: FairQueue = FairQueue()  # those with a waiting task
         self._closed: Callable[[], ServiceError] | None = None
 
     @property

@@ -13,7 +13,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint, vector_space
 from index.search.score import CorpusFusion, LinearFusion
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.state.database import open_state
+from service.state import open_state
 from tests.kit.command import run_main
 
 CopyTopics = Callable[..., Path]

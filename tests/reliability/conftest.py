@@ -131,5 +131,5 @@ def ended(client: Any, response: httpx.Response) -> dict[str, Any]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let jobs that wait after a failure be tried again at once."""
-    monkeypatch.setattr("service.uploads.runner._RETRY_SECONDS", 0.02)
-    monkeypatch.setattr("service.uploads.runner._IDLE_SECONDS", 0.02)
+    monkeypatch.setattr("service.uploads.logic._RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("service.uploads.logic._IDLE_SECONDS", 0.02)

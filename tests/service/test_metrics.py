@@ -25,7 +25,7 @@ def test_the_metrics_of_a_removed_collection_are_removed() -> None:
     for name in ("papers", "laws"):
         own = metrics.of(name)
         own.index_documents.set(3)
-        own.recall_at_10.labels("shadow").set(0.97)
+        own.recall_at_10("shadow").set(0.97)
     metrics.forget("papers")
     named = {
         sample.labels["collection"]

@@ -18,7 +18,7 @@ from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.startup import close_engine, open_engine
-from service.state.database import open_state
+from service.state import open_state
 from tests.kit.command import Run
 from tests.kit.judged_corpus import BLIND, TOPICS, CopyTopics, judge, text, use
 from tests.kit.service_fixtures import MakeSettings
@@ -110,7 +110,7 @@ def test_better_weights_are_adopted_and_served(
 def test_no_gain_and_a_dry_run_change_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     before, rule = files(data), used(data, tiny_checkpoint)
     answer = longmatch("tune", data)
     assert answer.status == 0
@@ -196,7 +196,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
 

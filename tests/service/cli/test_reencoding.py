@@ -21,7 +21,7 @@ from index.reencode import REENCODING, only_reencoding
 from index.search.score import read_fusion
 from index.store.schema import read_space
 from service.cli import reencode as command
-from service.cli.feedback import open_store
+from service.cli.tune import open_store
 from service.startup import close_engine, open_engine
 from tests.kit.command import Answer, Run
 from tests.kit.judged_corpus import BLIND, CopyTopics, judge, use
@@ -38,7 +38,7 @@ def data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """A data directory with feedback, which is served with a poor rule."""
-    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     made = copy_topics(tmp_path, own_words=3, judged=40, others=11)
     use(made, tiny_checkpoint, BLIND)
     return made

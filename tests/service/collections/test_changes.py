@@ -21,7 +21,7 @@ from service.engine import Engine, is_ready
 from service.errors import SettingsError
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.uploads.runner import UPLOADS_DIRECTORY
+from service.uploads.files import UPLOADS_DIRECTORY
 from tests.kit.problems import problem
 from tests.kit.service_fixtures import Client
 

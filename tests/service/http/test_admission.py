@@ -111,34 +111,34 @@ def test_without_room_for_its_bytes_no_body_is_read(
     client: Any, engine: Engine, path: str, kind: str
 ) -> None:
     headers = {"content-type": kind, "content-length": str(2**24)}
-    with engine.bodies.hold("another", 2**26), engine.bodies.hold("a third", 2**26 - 2**19):
+    with engine.bodies.admit("another", 2**26), engine.bodies.admit("a third", 2**26 - 2**19):
         response = client.post(path, content=never(), headers=headers)
         problem(response, 503, "overloaded")
         assert int(response.headers["retry-after"]) >= 1
     assert counted(engine, "longmatch_admission_rejected_total", reason="body_bytes") == 1
-    with engine.bodies.hold("another", 2**26):  # as much as it may hold
-        with pytest.raises(OverloadedError), engine.bodies.hold("another", 1):
+    with engine.bodies.admit("another", 2**26):  # as much as it may hold
+        with pytest.raises(OverloadedError), engine.bodies.admit("another", 1):
             pytest.fail("there is room")
         answer = client.post("/text", content=b"Bees.", headers={"content-type": "text/plain"})
         assert answer.status_code == 200
-    assert engine.bodies.bytes == 0
+    assert engine.bodies.active == 0
 
 
 def test_a_slow_body_holds_the_bytes_that_have_arrived(client: Any, engine: Engine) -> None:
     held: list[int] = []
 
     async def stops() -> AsyncIterator[bytes]:
-        held.append(engine.bodies.bytes)
+        held.append(engine.bodies.active)
         yield b"Bees "
-        await wait_in_loop(lambda: engine.bodies.bytes == 5)
+        await wait_in_loop(lambda: engine.bodies.active == 5)
         yield b"hum. "
-        await wait_in_loop(lambda: engine.bodies.bytes == 10)
+        await wait_in_loop(lambda: engine.bodies.active == 10)
         yield b"x" * 990
 
     headers = {"content-type": "text/plain", "content-length": "1000"}
     assert client.post("/text", content=stops(), headers=headers).status_code == 200
     assert held == [1000]
-    assert engine.bodies.bytes == 0
+    assert engine.bodies.active == 0
 
 
 def test_a_deadline_passed_in_the_queue_computes_nothing(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from service import state
 from service.app import create_app
 from service.startup import close_engine, open_engine
-from service.state import idempotency
-from service.state.idempotency import RETENTION_SECONDS
+from service.state import RETENTION_SECONDS
 from tests.kit.problems import problem
 
 BODIES = {
@@ -124,5 +124,5 @@ def test_after_a_day_of_service_a_key_is_forgotten(
     send(client, kind, body)
     real = time.monotonic
     for seconds, replayed in ((RETENTION_SECONDS - 60, True), (RETENTION_SECONDS, False)):
-        monkeypatch.setattr(idempotency, "monotonic", lambda seconds=seconds: real() + seconds)
+        monkeypatch.setattr(state, "monotonic", lambda seconds=seconds: real() + seconds)
         assert ("idempotency-replayed" in send(client, kind, body).headers) == replayed

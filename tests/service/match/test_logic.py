@@ -8,11 +8,10 @@ import pytest
 from index.document import Document
 from index.search.records import NO_BOUNDS, Bounds, SearchOptions
 from service.documents.logic import index_documents
-from service.encode import RequestText
+from service.encode import Query, RequestText, StoredQuery
 from service.engine import Engine
 from service.errors import OverloadedError
 from service.match.logic import MatchOptions, match
-from service.match.queries import Query, StoredQuery
 from service.match.retrieve import Matches
 from tests.kit.service_fixtures import counted
 

@@ -18,9 +18,15 @@ from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
-from service.state.database import State, existing_state, open_state
-from service.state.idempotency import IdempotencyStore, StoredResponse
-from service.state.tables import judged, progress
+from service.state import (
+    IdempotencyStore,
+    State,
+    StoredResponse,
+    existing_state,
+    judged,
+    open_state,
+    progress,
+)
 from service.uploads.store import JobStore, LineError, Step, Upload
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.service_fixtures import Client
@@ -201,7 +207,7 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
 def test_of_too_many_keys_the_oldest_are_forgotten(
     reopen: Reopen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.state.idempotency.MAX_KEYS", 2)
+    monkeypatch.setattr("service.state.MAX_KEYS", 2)
     store = IdempotencyStore(reopen())
     for key in "abc":
         store.put(key, b"request", StoredResponse(201, b"{}", "/a"))

@@ -55,7 +55,7 @@ def test_a_failure_of_the_store_is_waited_for(
     failure: Exception,
     said: str,
 ) -> None:
-    monkeypatch.setattr("service.uploads.runner._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("service.uploads.logic._RETRY_SECONDS", 0.05)
     with monkeypatch.context() as broken:
 
         def put(*_: object) -> None:

@@ -11,8 +11,8 @@ import pytest
 from index.errors import StoreError
 from service.metrics import Metrics
 from service.settings import Settings
-from service.state.database import State, open_state
-from service.uploads.runner import Jobs
+from service.state import State, open_state
+from service.uploads.logic import Jobs
 from service.uploads.store import Job, Upload
 
 DIGEST = hashlib.sha256(b"").digest()
@@ -87,7 +87,7 @@ def test_jobs_run_in_the_order_in_which_they_were_stored(make_jobs: Callable[[],
 def test_a_new_job_wakes_the_runner(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.uploads.runner._IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr("service.uploads.logic._IDLE_SECONDS", 3600.0)
     jobs = make_jobs()
     runner = Recorder(jobs)
     jobs.start(runner)
@@ -99,7 +99,7 @@ def test_a_new_job_wakes_the_runner(
 def test_a_paused_job_is_tried_again_before_later_ones(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.uploads.runner._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("service.uploads.logic._RETRY_SECONDS", 0.01)
     jobs = make_jobs()
     first, second = add(jobs), add(jobs)
     runner = Recorder(jobs)
@@ -112,7 +112,7 @@ def test_a_paused_job_is_tried_again_before_later_ones(
 def test_clients_take_turns_and_keep_their_own_order(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.uploads.runner._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("service.uploads.logic._TURN_SECONDS", 0.0)
     jobs = make_jobs()
     large, later = add(jobs, "key:a"), add(jobs, "key:a")
     assert not jobs.turn_is_over(jobs.store.find(large)[0])  # nobody else waits

@@ -1,69 +1,75 @@
 """The cache of block vectors."""
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from service.workers.block_cache import KEY_BYTES, LruBlockCache
+from encoder.arrays import Float32
+from service.metrics import Metrics
+from service.workers.block_cache import KEY_BYTES, EncodeCache
 
 WIDTH = 8
-
-
-def key(number: int) -> bytes:
-    return number.to_bytes(KEY_BYTES, "big")
-
-
-def vector(number: int) -> Any:
-    drawn = np.random.default_rng(number).standard_normal(WIDTH).astype(np.float32)
-    return drawn / np.linalg.norm(drawn)
+Make = Callable[[int], EncodeCache]
 
 
 @pytest.fixture
-def cache() -> LruBlockCache:
-    return LruBlockCache(1_000_000, WIDTH)
+def make() -> Iterator[Make]:
+    """Return a maker of caches for so many vectors."""
+    made: list[EncodeCache] = []
+
+    def make(capacity: int) -> EncodeCache:
+        made.append(EncodeCache(capacity * (4 * WIDTH + KEY_BYTES + 250), WIDTH, Metrics()))
+        return made[-1]
+
+    yield make
+    for cache in made:
+        cache.close()
 
 
-def test_what_was_put_is_there_and_nothing_else(cache: LruBlockCache) -> None:
-    assert cache.get([]) == cache.get([key(1)]) == {}
-    cache.put({key(number): vector(number) for number in range(600)})
-    found = cache.get([key(number) for number in range(0, 1200, 3)])
-    assert set(found) == {key(number) for number in range(0, 600, 3)}
-    for number in range(0, 600, 3):
-        assert found[key(number)].tobytes() == vector(number).tobytes()
+def vector(number: int) -> Float32:
+    return np.random.default_rng(number).standard_normal(WIDTH).astype(np.float32)
 
 
-def test_a_later_vector_replaces_the_earlier(cache: LruBlockCache) -> None:
-    cache.put({key(1): vector(1)})
-    cache.put({key(1): vector(2)})
-    assert cache.get([key(1)])[key(1)].tobytes() == vector(2).tobytes()
+def put(cache: EncodeCache, numbers: Sequence[int], seed: int = 0, owner: str = "mine") -> None:
+    vectors = np.array([vector(number + seed) for number in numbers])
+    cache.put([(number,) for number in numbers], vectors, range(len(numbers)), owner)
 
 
-def test_what_comes_back_is_the_callers_own(cache: LruBlockCache) -> None:
-    mine = vector(1)
-    cache.put({key(1): mine})
-    mine[:] = 0
-    cache.get([key(1)])[key(1)][:] = 0
-    assert cache.get([key(1)])[key(1)].tobytes() == vector(1).tobytes()
+def found(
+    cache: EncodeCache, numbers: Sequence[int], seed: int = 0, owner: str = "mine"
+) -> set[int]:
+    """Return which numbers are there, each with the bits that were put."""
+    rows = np.zeros((len(numbers), WIDTH), dtype=np.float32)
+    blocks = [(number,) for number in numbers]
+    (known,) = asyncio.run(cache.get([blocks], [rows], owner))
+    for row, number in enumerate(numbers):
+        expected = vector(number + seed) if row in known else np.zeros(WIDTH, np.float32)
+        assert rows[row].tobytes() == expected.tobytes()
+    return {numbers[row] for row in known}
 
 
-def test_the_least_recently_used_goes_first_and_the_limit_holds() -> None:
-    cache = LruBlockCache(10 * (4 * WIDTH + KEY_BYTES + 250), WIDTH)
+def test_what_was_put_is_there_and_nothing_else(make: Make) -> None:
+    cache = make(1_000)
+    assert found(cache, []) == found(cache, [1]) == set()
+    put(cache, range(600))
+    assert found(cache, range(0, 1200, 3)) == set(range(0, 600, 3))
+    assert found(cache, range(600), owner="theirs") == set()
+    put(cache, [1], seed=1)
+    assert found(cache, [1], seed=1) == {1}
+
+
+def test_the_least_recently_used_goes_first_and_the_limit_holds(make: Make) -> None:
+    cache = make(10)
     assert cache.capacity == 10
-    for number in range(10):
-        cache.put({key(number): vector(number)})
-    cache.get([key(0)])
-    cache.put({key(number): vector(number) for number in range(10, 13)})
-    assert len(cache) == 10
-    assert set(cache.get([key(number) for number in range(13)])) == {
-        key(number) for number in (0, *range(4, 13))
-    }
-    for number in range(13):
-        for found in cache.get([key(number)]).values():
-            assert found.tobytes() == vector(number).tobytes()
+    put(cache, range(10))
+    assert found(cache, [0]) == {0}
+    put(cache, range(10, 13))
+    assert found(cache, range(13)) == {0, *range(4, 13)}
 
 
-def test_a_cache_without_room_keeps_nothing() -> None:
-    cache = LruBlockCache(0, WIDTH)
-    cache.put({key(1): vector(1)})
-    assert cache.get([key(1)]) == {}
+def test_a_cache_without_room_keeps_nothing(make: Make) -> None:
+    cache = make(0)
+    put(cache, [1])
+    assert found(cache, [1]) == set()

@@ -33,7 +33,7 @@ class Encoder:
     """Serves the queue, and counts tokens."""
 
     def __init__(self) -> None:
-        self.queue: FairQueue[Request] = FairQueue()
+        self.queue: FairQueue = FairQueue()
         self.done = 0
 
     def add(self, *requests: Request) -> None:
@@ -189,4 +189,4 @@ def test_a_removed_request_is_not_served() -> None:
 
 def test_an_empty_queue_serves_nothing() -> None:
     with pytest.raises(ValueError, match="empty"):
-        FairQueue[Request]().serve(1, has_more=False)
+        FairQueue().serve(1, has_more=False)

@@ -9,8 +9,8 @@ import pytest
 from encoder.reranker.score_fusion import ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from service.errors import EncodingFailedError, ShuttingDownError
+from service.match.retrieve import RerankPool
 from service.metrics import Metrics
-from service.workers.rerank_pool import RerankPool
 
 ENOUGH = 120.0
 

@@ -12,7 +12,7 @@ from index.directory.backup import STATE_FILE
 from index.directory.data_directory import CALIBRATION_FILE, open_data_directory
 from index.near_duplicates.families import FAMILIES_FILE
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.state.database import open_state
+from service.state import open_state
 from service.uploads.files import UploadFile
 from service.uploads.store import JobStore
 from tests.kit.command import Run

@@ -12,7 +12,7 @@ from index.directory.data_directory import (
     open_data_directory,
 )
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.state.database import open_state
+from service.state import open_state
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
 

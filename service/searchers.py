@@ -1,0 +1,555 @@
+"""Searches in threads of the server, and in search processes, which are children of it.
+
+A thread of the server hands a search to a process that has nothing to do, and waits for it without
+the interpreter lock. Where no process can do it, as they are starting, have ended or cannot read
+the data directory, the thread searches itself.
+
+Messages travel as pickles over a `Connection` of `multiprocessing`: only a process that the server
+itself has started has the other end, so both may trust what they read.
+"""
+
+import json
+import logging
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from operator import attrgetter
+from pathlib import Path
+
+from encoder.arrays import Float32
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.follower import WriterState, follow_vectors, follow_words, writer_state
+from index.engine.parallel_steps import PARALLEL_STEPS
+from index.engine.query import EncodedQuery
+from index.errors import IndexingError
+from index.id_set import IdSet
+from index.lexical.frequencies import Frequencies
+from index.lexical.scoring import TermWeight
+from index.search.calibrate import Scoring
+from index.search.rank import search, select_documents, selects
+from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
+from index.store.records import StoredDocument
+from index.vectors.vector_index import NO_VECTOR, Precision
+from service.errors import DocumentNotFoundError, ServiceError
+from service.metrics import Metrics, Stage
+from service.settings import LogFormat, LogLevel, Settings
+from service.telemetry import configured_logs
+from service.threads import cap_malloc_threshold, lower_priority
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to search for: a text, examples, or the id at a JSON pointer of the request."""
+
+    query: EncodedQuery | Examples | str
+    options: SearchOptions
+    pointer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A stored document and its vector Float32[dimension]."""
+
+    document: StoredDocument
+    vector: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found.
+
+    Attributes:
+        answer: the hits.
+        seconds: time of each stage, that of the filter included.
+        stored: the document of the id that was given; none without an id.
+    """
+
+    answer: SearchAnswer
+    seconds: Mapping[Stage, float]
+    stored: tuple[FoundDocument, ...] = ()
+
+
+def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
+    """Search a data directory."""
+    query, stored = task.query, tuple[FoundDocument, ...]()
+    if isinstance(query, str):
+        found = _read_stored(data, query, task.pointer)
+        stored, text = (found,), found.document.document
+        query = EncodedQuery(
+            text.text, found.vector, text.title, vector_id=found.document.vector_id
+        )
+    among: IdSet | None = None
+    seconds: dict[Stage, float] = {}
+    if selects(task.options):
+        started = time.perf_counter()
+        among = select_documents(data, task.options)
+        seconds["filter"] = time.perf_counter() - started
+    answer = search(
+        data,
+        query,
+        task.options,
+        fusion=scoring.fusion,
+        calibrator=scoring.calibrator,
+        among=among,
+    )
+    return Outcome(answer, seconds | dict(answer.seconds.items()), stored)
+
+
+def _read_stored(data: DataDirectory, document_id: str, pointer: str | None) -> FoundDocument:
+    stored = data.store.find([document_id]).get(document_id)
+    if stored is not None:
+        _, vectors = data.store.vectors([stored.vector_id])
+        if len(vectors):  # else it was removed in between
+            return FoundDocument(stored, vectors[0])
+    raise DocumentNotFoundError(document_id, pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A data directory that a search process opens, with what its scores are made by.
+
+    Attributes:
+        number: which messages call it by.
+        path: of it.
+        fingerprint: of its vectors.
+        dimension: of its vectors.
+        precision: of its index, as of `open_data_directory`.
+        scoring: how its scores are combined and calibrated.
+    """
+
+    number: int
+    path: Path
+    fingerprint: str
+    dimension: int
+    precision: Precision | None
+    scoring: Scoring
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Search a data directory, which is opened first where `opening` says how.
+
+    Attributes:
+        number: of the data directory.
+        position: what the search must see.
+        task: what to do.
+        opening: of a data directory that the process does not know.
+        frequencies: of the server, if the process needs them.
+    """
+
+    number: int
+    position: WriterState
+    task: Task
+    opening: Opening | None = None
+    frequencies: Frequencies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a data directory, if it is open."""
+
+    number: int
+
+
+Message = Opening | Search | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a message came to.
+
+    Attributes:
+        outcome: of a search; None for other messages, and where the server is to search: it then
+            raises the error that the search ended with, if it was that.
+        refusal: why the search was not done.
+        needs_frequencies: whether the search has to be sent again with those of the server.
+    """
+
+    outcome: Outcome | None = None
+    refusal: str | None = None
+    needs_frequencies: bool = False
+
+
+# A hundred of these are in an answer, and what dataclasses do by default takes the server as long
+# as the rest of a request.
+_HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
+ForkingPickler.register(TermWeight, lambda weight: (TermWeight, (weight.term, weight.weight)))
+ForkingPickler.register(Hit, lambda hit: (Hit, _HIT_FIELDS(hit)))
+
+SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
+SEND_SECONDS = 10  # of a message, whose process reads it at once
+OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
+FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
+UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
+_STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its start
+
+_CHILD = (
+    *(sys.executable, "-P", "-c"),
+    "import json, sys; sys.path[:], *given = json.loads(sys.argv[1]); "
+    "from service.searchers import main; main(*given)",
+)
+# Processes search in parallel; a second thread in each would only wait for the others.
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedDirectory:
+    """An open data directory of the server, in which processes search."""
+
+    number: int
+    data: DataDirectory
+    scoring: Scoring
+
+    def opening(self, settings: Settings) -> Opening:
+        """Return how a process opens it."""
+        store = self.data.store
+        shape = (store.fingerprint, store.dimension, settings.index_precision)
+        return Opening(self.number, self.data.path, *shape, self.scoring)
+
+
+class SearchProcess:
+    """A search process and the thread that keeps it running.
+
+    Attributes:
+        lock: held by the thread that asks.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        served: Mapping[int, ServedDirectory],
+        settings: Settings,
+        metrics: Metrics,
+    ) -> None:
+        """Prepare it, for `start`."""
+        self.lock = threading.Lock()
+        self._number = number
+        self._served = served
+        self._settings = settings
+        self._metrics = metrics
+        self._known: dict[int, Scoring] = {}  # of what is open in the process, by number
+        self._channel: Connection | None = None  # None while it is not ready
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(
+            target=self._keep, name=f"search process {number}", daemon=True
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers messages."""
+        return self._channel is not None
+
+    def start(self) -> None:
+        """Start the process, without waiting for it."""
+        self._keeper.start()
+
+    def search(self, served: ServedDirectory, task: Task) -> Reply | None:
+        """Let it search a data directory, which it opens if it has to; `lock` is held."""
+        known = self._known.pop(served.number, None)
+        opening = None if known is served.scoring else served.opening(self._settings)
+        message = Search(served.number, writer_state(served.data), task, opening)
+        reply = self.call(message)
+        if reply is not None and reply.needs_frequencies:
+            frequencies = served.data.store.lexical.frequencies
+            reply = self.call(replace(message, frequencies=frequencies))
+        if reply is not None and reply.refusal is None:
+            self._known[served.number] = served.scoring
+        return reply
+
+    def call(self, message: Message) -> Reply | None:
+        """Send a message and wait for the reply; `lock` is held.
+
+        Returns:
+            The reply; None if the process has ended, or is ended as it takes too long.
+        """
+        if self._channel is None:
+            return None
+        try:
+            return _ask(self._channel, message, SEARCH_SECONDS)
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                _log.warning(
+                    "search process %d has not answered for %.0f s", self._number, SEARCH_SECONDS
+                )
+            self._channel = None
+            self._kill()
+            return None
+
+    def close_directory(self, number: int) -> None:
+        """Let it close a data directory, if it has it open."""
+        with self.lock:
+            self._known.pop(number, None)
+            self.call(Close(number))
+
+    def close(self) -> None:
+        """End the process, which writes nothing, and start no other; no thread may ask any more."""
+        self._closing.set()
+        self._kill()
+        if self._keeper.ident is not None:
+            self._keeper.join()
+
+    def _keep(self) -> None:
+        delay = FIRST_DELAY
+        while True:
+            began = time.monotonic()
+            ended = self._run()
+            if self._closing.is_set():
+                return
+            delay = FIRST_DELAY if time.monotonic() - began > _STEADY_SECONDS else delay
+            self._metrics.search_process_ends.inc()
+            _log.error(
+                "search process %d %s; threads search instead, and it is started again in %.1f s",
+                *(self._number, ended, delay),
+            )
+            if self._closing.wait(delay):
+                return
+            delay = min(2 * delay, LAST_DELAY)
+
+    def _run(self) -> str:
+        """Run one process to its end; return how it ended."""
+        try:
+            self._process, channel = _spawn(self._settings)
+        except OSError as error:
+            return f"cannot be started: {error}"
+        if self._closing.is_set() or not self._begin(channel):
+            self._kill()
+        status = self._process.wait()
+        with self.lock:
+            self._channel = None
+            channel.close()
+        ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"(pid {self._process.pid}) {ended}"
+
+    def _begin(self, channel: Connection) -> bool:
+        """Let the process open the data directories; return whether it is ready then."""
+        known: dict[int, Scoring] = {}
+        try:
+            for number, served in list(self._served.items()):
+                opened = _ask(channel, served.opening(self._settings), OPENING_SECONDS)
+                if opened.refusal is None:
+                    known[number] = served.scoring
+        except (EOFError, OSError):
+            return False
+        with self.lock:
+            self._known, self._channel = known, channel
+            for number in known.keys() - self._served.keys():
+                self.call(Close(number))  # withdrawn meanwhile
+        return True
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+
+
+def _spawn(settings: Settings) -> "tuple[subprocess.Popen[bytes], Connection]":
+    """Start a process, and return it with the channel to it.
+
+    It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
+            [
+                *_CHILD,
+                json.dumps([sys.path, theirs.fileno(), settings.log_level, settings.log_format]),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            env=os.environ | _ENVIRONMENT,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    # A process that takes no message fails the next one, rather than hold up its sender for good.
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+    return process, Connection(ours.detach())
+
+
+def _ask(channel: Connection, message: Message, seconds: float) -> Reply:
+    """Send a message, and return the reply, or raise TimeoutError, EOFError or OSError."""
+    channel.send(message)
+    if not channel.poll(seconds):
+        raise TimeoutError
+    reply: Reply = channel.recv()
+    return reply
+
+
+class SearchProcesses:
+    """The search processes. Safe to use from many threads."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        """Start none yet."""
+        self._metrics = metrics
+        self._served: dict[int, ServedDirectory] = {}
+        # What processes could not search: until when threads do instead, and why.
+        self._left: dict[int, tuple[float, str]] = {}
+        self._processes = [
+            SearchProcess(number, self._served, settings, metrics)
+            for number in range(1, settings.search_processes + 1)
+        ]
+        metrics.search_processes.set_function(self.ready)
+
+    def start(self) -> None:
+        """Start the processes, without waiting: until they are ready, threads search."""
+        for process in self._processes:
+            process.start()
+
+    def ready(self) -> int:
+        """Return how many processes are ready."""
+        return sum(process.ready for process in self._processes)
+
+    def add(self, served: ServedDirectory) -> None:
+        """Let processes search a data directory from now on."""
+        self._served[served.number] = served
+
+    def forget(self, number: int) -> None:
+        """Let processes close a data directory, which is closed or removed after that."""
+        self._served.pop(number, None)
+        self._left.pop(number, None)
+        for process in self._processes:
+            process.close_directory(number)
+
+    def search(self, served: ServedDirectory, task: Task) -> Outcome | None:
+        """Let the first process that is free search.
+
+        Returns:
+            What it found; None if the caller has to search, as no process can, or as the search
+            ends with an error.
+        """
+        until, said = self._left.get(served.number, (0.0, ""))
+        words = task.options.mode != "semantic"
+        if until <= time.monotonic() and not (words and served.data.store.lexical.building):
+            for process in self._processes:
+                if process.ready and process.lock.acquire(blocking=False):
+                    try:
+                        reply = process.search(served, _with_terms(served.data, task))
+                    finally:
+                        process.lock.release()
+                    if reply is not None and reply.outcome is not None:
+                        return reply.outcome
+                    if reply is not None and reply.refusal is not None:
+                        self._leave(served, reply.refusal, said)
+                    break
+        self._metrics.search_process_left.inc()
+        return None
+
+    def close(self) -> None:
+        """End the processes; no thread may search any more."""
+        for process in self._processes:
+            process.close()
+
+    def _leave(self, served: ServedDirectory, reason: str, said: str) -> None:
+        """Leave a data directory to threads for a while; log why, if that was not said before."""
+        self._left[served.number] = time.monotonic() + UNABLE_SECONDS, reason
+        if reason != said:
+            _log.warning(
+                "%s: threads search instead of a search process: %s", served.data.path, reason
+            )
+
+
+def _with_terms(data: DataDirectory, task: Task) -> Task:
+    """Return a task whose texts have their terms.
+
+    The server knows the titles of all documents, which are terms.
+    """
+    if task.options.mode == "semantic" or isinstance(task.query, str):
+        return task
+
+    def read(query: EncodedQuery) -> EncodedQuery:
+        if query.vector_id != NO_VECTOR:
+            return query
+        return replace(query, terms=data.store.lexical.read(query.text, title=query.title))
+
+    if isinstance(task.query, Examples):
+        like, unlike = (tuple(map(read, side)) for side in (task.query.like, task.query.unlike))
+        return replace(task, query=Examples(like, unlike))
+    return replace(task, query=read(task.query))
+
+
+class Searcher:
+    """Answers messages, one at a time."""
+
+    def __init__(self) -> None:
+        """Have no data directory open yet."""
+        self._opened: dict[int, tuple[DataDirectory, Scoring]] = {}
+
+    def answer(self, message: Message) -> Reply:
+        """Do what a message asks for."""
+        try:
+            match message:
+                case Opening():
+                    self._open(message)
+                case Close(number):
+                    if number in self._opened:
+                        self._opened.pop(number)[0].close()
+                case Search():
+                    return self._search(message)
+        except IndexingError as error:  # the server need not read what it has in memory
+            return Reply(refusal=str(error))
+        return Reply()
+
+    def _open(self, opening: Opening) -> None:
+        """Open a data directory, or change its scores."""
+        if opening.number in self._opened:
+            data, _ = self._opened[opening.number]
+        else:
+            data = open_data_directory(
+                opening.path,
+                read_only=True,
+                fingerprint=opening.fingerprint,
+                dimension=opening.dimension,
+                index_precision=opening.precision,
+            )
+        self._opened[opening.number] = data, opening.scoring
+
+    def _search(self, message: Search) -> Reply:
+        if message.opening is not None:
+            self._open(message.opening)
+        data, scoring = self._opened[message.number]
+        if not follow_vectors(data, message.position):
+            return Reply(refusal="the index of the server cannot be read")
+        if message.task.options.mode != "semantic" and not follow_words(
+            data, message.position, message.frequencies
+        ):
+            return Reply(needs_frequencies=True)
+        with suppress(IndexingError, ServiceError, ValueError):  # which the server raises, too
+            return Reply(perform(data, message.task, scoring))
+        return Reply()
+
+
+def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
+    """Answer the messages of the server until its end is closed; log as it does."""
+    # The server decides when this process ends, also where a signal reaches all processes.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    cap_malloc_threshold()
+    lower_priority()
+    PARALLEL_STEPS.disable()
+    connection, searcher = Connection(descriptor), Searcher()
+    with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone
+        while True:
+            message = connection.recv()
+            try:
+                reply = searcher.answer(message)
+            except Exception:  # the server does the search itself, and starts another process
+                _log.critical("%s", traceback.format_exc())
+                os._exit(1)
+            connection.send(reply)

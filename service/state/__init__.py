@@ -1,1 +1,0 @@
-"""What a collection keeps besides documents: jobs, answers to keys, feedback, standing queries."""
