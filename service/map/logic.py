@@ -252,7 +252,8 @@ def divide(places: Int64) -> tuple[Float32, Int64]:
         sums = [np.bincount(labels, points[:, axis], len(centres)) for axis in (0, 1)]
         means = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
         centres = np.where(sizes[:, None] > 0, means, centres).astype(np.float32)
-    return centres, labels
+    kept, labels = np.unique(labels, return_inverse=True)  # without those that lost all places
+    return centres[kept], labels
 
 
 def _named(
@@ -264,7 +265,8 @@ def _named(
         distances = np.square(places - centre).sum(axis=1)
         distances[labels != number] = np.inf
         size = int(np.count_nonzero(labels == number))
-        members = ids[np.argsort(distances)[: min(size, _NAMED_BY)]].tolist()
+        nearest = np.argsort(distances)[: min(size, _NAMED_BY)]
+        members = ids[nearest].tolist()
         try:
             query = store.words.read_stored(members[0])
             explained = store.words.explain(query, members[1:] or members)
@@ -274,7 +276,7 @@ def _named(
         for terms in explained.values():
             for term in terms:
                 weights[term.term.strip('"')] += term.weight
-        x, y = np.rint(centre).astype(int).tolist()
+        x, y = places[nearest[0]].tolist()  # the centre may lie between groups
         found.append(Cluster(x, y, _distinct(weights)))
     return found
 

@@ -20,13 +20,11 @@ Scheme = Literal["light", "dark"]
 def open_filters(page: Page) -> None:
     page.click("#add-filter")
     page.fill("#text", BEES)
-    page.fill("#top-k", "5000")
     page.click("#find")
-    notice(page)
+    notice(page, "#filter-notice")
 
 
 def open_matches(page: Page) -> None:
-    page.fill("#top-k", "10")
     page.click("[aria-label='Remove filter 1']")
     find(page, KEEPER[90:])
     for summary in page.locator(".match summary").all():

@@ -50,7 +50,7 @@ def test_without_a_document_the_page_says_what_to_do(search_page: Page) -> None:
     assert "appear here" in search_page.inner_text("#matches")
     with requests_of(search_page, "/match") as sent:
         search_page.click("#find")
-        assert "There is no document yet" in notice(search_page)
+        assert "There is no document yet" in notice(search_page, "#text-notice")
     assert search_page.evaluate("document.activeElement.id") == "text"
     assert sent == []
 
@@ -150,7 +150,7 @@ def test_a_refused_filter_is_marked_where_it_is(search_page: Page) -> None:
     assert invalid.get_by_label("Filter 2: value").count() == 1
     search_page.get_by_label("Filter 2: value").fill("")
     search_page.click("#find")
-    search_page.wait_for_selector("#search-notice >> text='Filter 2 needs a value.'")
+    search_page.wait_for_selector("#filter-notice >> text='Filter 2 needs a value.'")
 
 
 def test_a_text_that_is_too_long_is_refused_before_it_is_sent(search_page: Page) -> None:
@@ -211,7 +211,7 @@ def test_an_empty_index_is_filled_and_the_job_is_followed(
     assert "line 2, #/text: is empty" in page.inner_text("#jobs")
     wait_until(page, "document.querySelector('#index-summary').textContent[0] === '2'")
     state = page.inner_text("#index-state")
-    for name in ("Documents", "Model", "Of the best 10, found", "every document"):
+    for name in ("Documents", "Model", "Found, of the best 10", "every document"):
         assert name in state
     page.keyboard.press("Escape")
     find(page, BEES)

@@ -19,11 +19,12 @@ export class Problem extends Error {
 /** No answer arrived at all. */
 export class Unreachable extends Error {}
 
-/** What this page refuses by itself, before it sends anything. */
+/** What this page refuses by itself, before it sends anything; `place`: where it says so. */
 export class Refusal extends Error {
-  constructor(title, detail) {
+  constructor(title, detail, place) {
     super(detail);
     this.title = title;
+    this.place = place;
   }
 }
 
@@ -71,9 +72,10 @@ export async function match(body, signal) {
   return (await request(`${prefix}match`, { ...json(body), signal })).json();
 }
 
-/** Store a document; a stored one of the same id is replaced. */
+/** Store a document in place of one of the same id; return whether its text was stored already. */
 export async function store(document, signal) {
-  await request(`${prefix}index`, { ...json({ documents: [document] }), signal });
+  const answer = await request(`${prefix}index`, { ...json({ documents: [document] }), signal });
+  return (await answer.json()).documents[0].unchanged;
 }
 
 /** Return {title, text} of a file, as the server reads it. */

@@ -44,5 +44,5 @@ export function feedbackButtons(query, one) {
   }
 
   return element("span", { class: "row", role: "group", "aria-label": "Is this match relevant?" },
-    ...buttons, status);
+    status, ...buttons);
 }

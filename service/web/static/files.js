@@ -56,10 +56,10 @@ function refuseKind(name, suffix) {
   if (READ.includes(suffix)) return;
   if (CORPUS.includes(suffix)) {
     throw new Refusal("This is a corpus, not a document",
-      `${name}: add its documents under “Documents”.`);
+      `${name}: add it under “Add documents”.`);
   }
   throw new Refusal("The page cannot read this file",
-    `${name}: it reads ${READ.join(" ")}. Many files are added under “Documents”.`);
+    `${name}: it reads ${READ.join(" ")}. Many files are added under “Add documents”.`);
 }
 
 /** Refuse a text that the service would refuse, which counts characters, not UTF-16 units. */

@@ -25,7 +25,7 @@ function read(value) {
   const number = Number(value);
   if (!Number.isFinite(number) || (/^-?\d+$/.test(value) && !Number.isSafeInteger(number))) {
     throw new Refusal("A filter is not complete",
-      `${value} is a larger number than a browser can send exactly.`);
+      `${value} is a larger number than a browser can send exactly.`, "filter-notice");
   }
   return number;
 }
@@ -56,7 +56,7 @@ export function addFilter(field = "", operator = "is", value = "") {
   const row = element("li", { class: "filter" },
     element("input", { class: "field", list: "fields", placeholder: "field", autocomplete: "off" }),
     element("select", { class: "operator", change: () => show(row) }, ...operators),
-    element("input", { class: "value", placeholder: 'value, "text"', autocomplete: "off" }),
+    element("input", { class: "value", placeholder: "value", autocomplete: "off" }),
     element("button", { type: "button", click: remove }, "Remove"));
   control(row, "field").value = field;
   control(row, "operator").value = operator;
@@ -102,7 +102,8 @@ export function currentFilter() {
       markErrors([{ pointer: `#/filter/and/${index}` }]);
       const missing = field === "" ? "field" : "value";
       control(row, missing).focus();
-      throw new Refusal("A filter is not complete", `Filter ${index + 1} needs a ${missing}.`);
+      throw new Refusal("A filter is not complete", `Filter ${index + 1} needs a ${missing}.`,
+        "filter-notice");
     }
     return operator.make(field, value);
   });

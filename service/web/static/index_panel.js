@@ -94,7 +94,7 @@ async function measured() {
   };
   const lists = own("index_lists");
   const rows = [
-    ["Of the best 10, found", share("recall_at_10", ',source="shadow"')],
+    ["Found, of the best 10", share("recall_at_10", ',source="shadow"')],
     ["A search compares", lists === 1 ? "every document"
       : `${count(own("nprobe") ?? 0)} of ${count(lists ?? 0)} groups of documents`],
   ];

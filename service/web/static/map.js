@@ -149,7 +149,7 @@ function fit(width, height) {
 
 function paint() {
   const at = canvas();
-  const ratio = devicePixelRatio;
+  const ratio = Math.max(devicePixelRatio, 2); // scaled down, discs of pixels have smooth edges
   const width = at.clientWidth;
   const height = at.clientHeight;
   if (at.width !== Math.round(width * ratio) || at.height !== Math.round(height * ratio)) {
@@ -164,8 +164,8 @@ function paint() {
   const style = getComputedStyle(at);
   const ink = style.color;
   const paper = style.backgroundColor;
-  paintNames(context, width, height, ink, paper);
   paintMatches(context, ink, paper);
+  paintNames(context, width, height, ink, paper);
 }
 
 /** The points as pixels: the nearer the eye is, the larger they are. */
@@ -210,23 +210,31 @@ const packed = (colour) => {
 
 const onScreen = ({ x, y }) => ({ x: x * view.scale + view.x, y: y * view.scale + view.y });
 
-/** The words of the clusters where there is room for them. */
+/** The words of the clusters, in their middle or just above or below, where there is room. */
 function paintNames(context, width, height, ink, paper) {
   context.font = "600 13px system-ui, sans-serif";
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.lineJoin = "round";
-  const taken = [];
+  const taken = [...ranks.keys()].map((place) => {
+    const { x, y } = onScreen({ x: points.x[place], y: points.y[place] });
+    return { left: x - 8, right: x + 22, top: y - 15, bottom: y + 8 }; // ring and number
+  });
+  const room = (box) => taken.every((other) => box.right < other.left || box.left > other.right ||
+    box.bottom < other.top || box.top > other.bottom);
   for (const cluster of points.clusters) {
     const text = visible(cluster.words.join(", "));
-    const { x, y } = onScreen(cluster);
+    const { x, y: middle } = onScreen(cluster);
+    if (!text || x < 0 || middle < 0 || x > width || middle > height) continue;
     const half = context.measureText(text).width / 2 + 4;
-    const box = { left: x - half, right: x + half, top: y - 11, bottom: y + 11 };
-    const free = taken.every((other) => box.right < other.left || box.left > other.right ||
-      box.bottom < other.top || box.top > other.bottom);
-    if (!text || !free || x < 0 || y < 0 || x > width || y > height) continue;
-    taken.push(box);
-    write(context, text, Math.min(Math.max(x, half), width - half), y, ink, paper);
+    const centre = Math.min(Math.max(x, half), width - half);
+    for (const y of [0, -24, 24, -48, 48].map((shift) => middle + shift)) {
+      const box = { left: centre - half, right: centre + half, top: y - 11, bottom: y + 11 };
+      if (!room(box)) continue;
+      taken.push(box);
+      write(context, text, centre, y, ink, paper);
+      break;
+    }
   }
 }
 

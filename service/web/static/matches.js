@@ -95,7 +95,7 @@ function card(one, rank, compare, judging) {
     passage(one),
     family(one.collapsed),
     details(one),
-    element("p", { class: "row" },
+    element("p", { class: "row actions" },
       element("button", { type: "button", "aria-label": `Compare with ${title}`,
         click: compare }, "Compare"),
       element("button", { type: "button", "aria-label": `Find what matches ${title}`,

@@ -25,7 +25,8 @@ export async function currentQuery() {
   const text = long || byId("text").value;
   if (!text.trim()) {
     byId("text").focus();
-    throw new Refusal("There is no document yet", "Paste one, drop a file, or match a stored one.");
+    throw new Refusal("There is no document yet", "Paste one, drop a file, or match a stored one.",
+      "text-notice");
   }
   refuseLong(fileName || "The document", text, (await version()).limits);
   const title = byId("title").value.trim();
@@ -127,9 +128,8 @@ export async function showExamples() {
     useStored(one);
     onChosen();
   };
-  const short = (name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name);
   const buttons = some.map((one) => element("button", { type: "button", click: use(one) },
-    foreign(short(one.title || one.id))));
+    foreign(one.title || one.id)));
   place.replaceChildren(place.firstElementChild, ...buttons);
   place.hidden = some.length === 0;
 }

@@ -66,10 +66,10 @@ function options() {
 let stopLoading = () => {};
 
 function showLoading() {
+  const { top } = byId("matches").getBoundingClientRect(); // an emptied page may not scroll
   clear();
   byId("matches").setAttribute("aria-busy", "true");
   byId("cancel").hidden = false;
-  const { top } = byId("matches").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) byId("matches").scrollIntoView(); // on a phone it is below
   const status = byId("search-status");
   status.textContent = "Reading the document …";
@@ -99,7 +99,8 @@ export function clearMatches() {
 
 function clear() {
   found = null;
-  for (const id of ["search-notice", "match-list", "receipt"]) byId(id).replaceChildren();
+  const places = ["search-notice", "text-notice", "filter-notice", "match-list", "receipt"];
+  for (const id of places) byId(id).replaceChildren();
 }
 
 function show(answer, query, judged) {
@@ -121,7 +122,7 @@ function show(answer, query, judged) {
 function showNone() {
   const place = byId("search-notice");
   if (indexIsEmpty()) {
-    showMessage(place, "There are no documents yet. Add some under “Documents”, or run " +
+    showMessage(place, "There are no documents yet. Add some under “Add documents”, or run " +
       "longmatch index FOLDER.");
   } else if (filterCount()) {
     showMessage(place, "No document passes the filters. Remove one, or compare by meaning.");
@@ -133,7 +134,9 @@ function showNone() {
 function fail(error) {
   byId("search-status").textContent = "";
   markErrors(error.errors ?? []);
-  showError(byId("search-notice"), error, search);
+  const place = byId(error.place ?? "search-notice");
+  showError(place, error, search);
+  if (error.place) place.scrollIntoView({ block: "nearest" }); // a phone shows the matches by now
   if (error instanceof Unreachable) refreshIndex(); // the header says so at once, too
   if (error.status === 401) focusKey();
 }

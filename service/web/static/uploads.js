@@ -1,6 +1,8 @@
 // Files and folders that are added to the corpus, and the jobs that index JSON Lines.
 
-import { Problem, Refusal, cancelJob, job, jobs, store, textOf, upload, version } from "./api.js";
+import {
+  Problem, Refusal, Unreachable, cancelJob, job, jobs, store, textOf, upload, version,
+} from "./api.js";
 import { acceptDrops, byId, bytes, count, counted, element, foreign, percent } from "./dom.js";
 import { kindOf, refuseLarge, suffixOf } from "./files.js";
 import { refreshIndex } from "./index_panel.js";
@@ -71,10 +73,19 @@ class Addition {
     this.files = files;
     this.next = 0;
     this.skipped = [];
+    this.unchanged = 0;
     this.started = performance.now();
   }
 
-  /** What a person reads about it now. */
+  /** What a person reads at the end. */
+  get result() {
+    const parts = [`${counted(this.next - this.unchanged - this.skipped.length, "file")} added`];
+    if (this.unchanged) parts.push(`${count(this.unchanged)} unchanged`);
+    if (this.skipped.length) parts.push(`${count(this.skipped.length)} skipped`);
+    return `${parts.join(", ")}.`;
+  }
+
+  /** What a person reads meanwhile. */
   get state() {
     const said = `${count(this.next)} of ${counted(this.files.length, "file")}`;
     if (this.next < TIMED_FILES || this.next === this.files.length) return said;
@@ -93,33 +104,33 @@ async function addFiles(addition) {
       const { path, file } = addition.files[addition.next];
       showSending(addition.next / addition.files.length);
       say(`${addition.state}: ${path}`);
-      const reason = await addFile(path, file, limits, signal);
-      if (reason) addition.skipped.push([path, reason]);
+      const { skipped, unchanged } = await addFile(path, file, limits, signal);
+      if (skipped) addition.skipped.push([path, skipped]);
+      if (unchanged) addition.unchanged += 1;
       addition.next += 1;
     }
-    const lost = addition.skipped.length;
-    say(`${counted(addition.next - lost, "file")} added${lost ? `, ${count(lost)} skipped` : ""}.`);
+    say(addition.result);
   }, () => addFiles(addition));
   showSkipped(addition.skipped);
 }
 
-/** Add a file; return why it was skipped, if it was. */
+/** Add a file; return whether it was there, {unchanged}, or why it was left out, {skipped}. */
 async function addFile(path, file, limits, signal) {
   const kind = kindOf(path);
-  if (CORPUS.includes(suffixOf(path))) return "is a corpus: add it by itself";
-  if (!kind) return "is of a kind that the server does not read";
+  if (CORPUS.includes(suffixOf(path))) return { skipped: "is a corpus: add it by itself" };
+  if (!kind) return { skipped: "is of a kind that the server does not read" };
   try {
     refuseLarge(file, limits);
     const { title, text, metadata } = await textOf(await readBytes(file), kind, signal);
-    await store({ id: path, title: title || readable(path), text, metadata }, signal);
+    const document = { id: path, title: title || readable(path), text, metadata };
+    return { unchanged: await store(document, signal) };
   } catch (error) {
-    if (error instanceof Refusal) return error.message;
+    if (error instanceof Refusal) return { skipped: error.message };
     if (error instanceof Problem && [413, 422].includes(error.status)) {
-      return error.errors.map((one) => one.detail).join(", ") || error.message;
+      return { skipped: error.errors.map((one) => one.detail).join(", ") || error.message };
     }
     throw error;
   }
-  return "";
 }
 
 async function readBytes(file) {
@@ -195,7 +206,8 @@ export async function refreshJobs() {
       failed.map(async (one) => [one.id, await job(one.id)])));
     show(found.map((one) => detailed.get(one.id) ?? one));
   } catch (error) {
-    showError(byId("upload-notice"), error, refreshJobs);
+    // The state of the index, below, says by itself that the server is away.
+    if (!(error instanceof Unreachable)) showError(byId("upload-notice"), error, refreshJobs);
   }
   refreshIndex();
   if (active && byId("index-panel").open) timer = setTimeout(refreshJobs, EVERY_MS);

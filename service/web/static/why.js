@@ -12,10 +12,10 @@ export const isTwin = (match) => match.explanation?.relation === "identical";
 /** The sentence, in parts. */
 export function whyItMatches({ explanation: found, terms, relevant }) {
   const named = terms.slice(0, MOST_NAMED).map(({ term }) => foreign(term));
-  if (found?.relation === "identical") return ["The same text as the document."];
+  if (found?.relation === "identical") return ["The same text as your document."];
   if (found?.relation === "near-copy") return [`${shared(found)}, mostly word for word.`];
   if (found?.relation === "paraphrase") return [`${shared(found)}, mostly in other words.`];
-  if (relevant === false) return ["It resembles the document no more than a random one does."];
+  if (relevant === false) return ["It resembles your document no more than a random one does."];
   const copied = found?.left_coverage >= 0.01 ? `${shared(found)}. ` : "";
   if (named.length) return [`${copied}Both write about `, ...listed(named), "."];
   if (copied) return [copied];
@@ -24,7 +24,10 @@ export function whyItMatches({ explanation: found, terms, relevant }) {
 }
 
 const shared = ({ left_coverage: here, right_coverage: there }) =>
-  `${percent(here)} of the document and ${percent(there)} of this one say the same`;
+  `${percent(here)} of your document and ${percent(there)} of this one say the same`;
+
+/** Whether most of a text is letters: drawings and tables of numbers say little. */
+const isProse = (text) => (text.match(/\p{L}/gu) ?? []).length > text.length / 2;
 
 function listed(names) {
   return names.flatMap((name, index) => {
@@ -41,7 +44,7 @@ export function bestPassage({ explanation: found }) {
   worded.sort((one, other) => length(other) - length(one));
   const text = [...worded, ...(found.aligned_blocks ?? []), ...found.passages]
     .map(({ right }) => right.text.replace(/\s+/g, " ").trim())
-    .find((text) => text.length >= SHORTEST);
+    .find((text) => text.length >= SHORTEST && isProse(text));
   if (!text) return null;
   return text.length <= LONGEST ? text : `${text.slice(0, LONGEST).replace(/\s\S*$/, "")} …`;
 }

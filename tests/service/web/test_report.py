@@ -49,8 +49,7 @@ def test_the_figures_are_there(soup: BeautifulSoup) -> None:
     figures = ("94 % likely to match", "43 %", "8 %", "0.91", "-0.10")
     for figure in ("The same in other words", *figures):
         assert figure in text, figure
-    (scored,) = soup.select(".scores")
-    assert scored.get_text() == "31% of the words are shared."
+    assert "31% of the words are shared." in [li.get_text() for li in soup.select(".evidence li")]
     legend = [item.get_text() for item in soup.select(".legend li")]
     assert legend == ["word for word 2", "in other words 1", "similar 1"]
     assert len(soup.select("#matrix g rect")) == 4
@@ -83,7 +82,6 @@ def test_what_is_missing_is_said_or_left_out(by_hand: Make) -> None:
     assert "likely to match" not in page(pair=unmeasured)
     assert "not calibrated" in page(pair=unmeasured)
     assert "<title>Left text and Right text compared</title>" in page()
-    assert "(no heading)" in page()
 
 
 def test_attended_blocks_are_shown_where_the_model_has_them(by_hand: Make) -> None:
