@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models.plan import Plan, PlannedModel, recipe_of, to_toml
+import tomli_w
+
+from benchmarks.models.plan import Plan, PlannedModel, recipe_of
 from encoder.atomic_files import write_atomically
 from evaluation.judgements import PARTS, read_pairs, read_splits
 from index.errors import CorpusError
@@ -169,7 +171,7 @@ def open_output(experiment: Experiment) -> None:
     content = {"fingerprint": fingerprint(facts), "facts": facts}
     write_atomically(output / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n")
     for model in experiment.models:
-        write_atomically(experiment.recipe(f"{model.key}.create"), to_toml(model.create))
+        write_atomically(experiment.recipe(f"{model.key}.create"), tomli_w.dumps(model.create))
 
 
 def keep_cell(experiment: Experiment, name: str, make: Callable[[], Cell]) -> Cell:

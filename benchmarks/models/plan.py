@@ -1,6 +1,5 @@
 """The plan of an experiment: a TOML file of models, their rates, and what papers report of them."""
 
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -246,24 +245,6 @@ def merge(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         else:
             merged[name] = value
     return merged
-
-
-def to_toml(table: Mapping[str, Any]) -> str:
-    """Return a table of a recipe as TOML: its values first, then its tables."""
-    return "".join(_lines(table, ""))
-
-
-def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
-    lines, tables = [], []
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            tables += [f"\n[{prefix}{name}]\n", *_lines(value, f"{prefix}{name}.")]
-        elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
-            for element in value:
-                tables += [f"\n[[{prefix}{name}]]\n", *_lines(element, f"{prefix}{name}.")]
-        else:
-            lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}\n")
-    return lines + tables
 
 
 def _check_model(plan: Plan, model: PlannedModel) -> None:

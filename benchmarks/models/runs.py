@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 import torch
 from rich.console import Console
 
@@ -19,7 +20,6 @@ from benchmarks.models.plan import (
     PlannedModel,
     pretraining_table,
     recipe_of,
-    to_toml,
     training_table,
 )
 from encoder.arrays import Float32
@@ -382,7 +382,7 @@ def _train(
 ) -> Trained:
     """Train, resume, or open what is trained already."""
     recipe, work = experiment.recipe(name), experiment.run_folder(name)
-    write_atomically(recipe, to_toml(table))
+    write_atomically(recipe, tomli_w.dumps(table))
     job = EncoderJob(
         recipe=recipe,
         start=start,

@@ -316,8 +316,7 @@ def _measure_load(
 
     The inserts of a round make the collection larger, and with it every search after them slower.
     So a rate beside inserts is divided by the mean of the rates alone before and after it, which
-    have half of the round's documents less and more. The ratio to the round before alone counts
-    the growth as a cost of inserting; it is recorded, too.
+    have half of the round's documents less and more.
     """
     first_rows = iter(range(0, len(vectors), plan.together))
 
@@ -353,7 +352,6 @@ def _measure_load(
         "searches_a_second_ratio": asdict(
             ratios(rates[INSERTING], (np.add(before, after) / 2).tolist())
         ),
-        "searches_a_second_ratio_to_before": asdict(ratios(rates[INSERTING], before)),
         "search_seconds": {
             kind: percentiles([seconds for turn in turns for seconds in turn.searches])
             for kind, turns in measured.items()
@@ -537,7 +535,6 @@ def _rows(settings: Mapping[str, Any], results: Mapping[str, Any]) -> list[list[
             for kind in (ALONE, INSERTING)
         ),
         ["searches a second, ratio", Spread(**load["searches_a_second_ratio"])],
-        ["the same to the round before alone", Spread(**load["searches_a_second_ratio_to_before"])],
         ["search p99, ratio", Spread(**load["search_p99_ratio"])],
         ["inserts a second", load["inserts_a_second"]],
         ["insert p50, p99 ms", _milliseconds(load["insert"]["seconds"])],

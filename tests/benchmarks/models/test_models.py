@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import typer
 from typer.testing import CliRunner, Result
 
 from benchmarks.models import __main__ as command
-from benchmarks.models.plan import PLANS, read_plan, to_toml
+from benchmarks.models.plan import PLANS, read_plan
 from tests.kit.corpora import write_pairs, write_two_topics
 
 
@@ -49,7 +50,7 @@ def test_every_model_of_a_plan_is_trained(
 ) -> None:
     """Made small, for two steps of each training, from labelled pairs alone."""
     plan, output = tmp_path / "plan.toml", tmp_path / "out"
-    plan.write_text(to_toml(small_plan(PLANS / f"{name}.toml")))
+    plan.write_text(tomli_w.dumps(small_plan(PLANS / f"{name}.toml")))
     options = ["--bert", tiny_bert, "-o", output, "--threads", 1]
     refused = run(plan, pairs, *options)
     assert refused.exit_code == 2, refused.output
