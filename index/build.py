@@ -126,15 +126,7 @@ def build_index(
     if prune:
         data.store.delete(gone)
     files.remember()
-    if data.store.common_text.has_drifted():
-        data.store.refresh_common_text(progress)
-    # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
-    if data.store.lexical.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(data.store):
-        data.store.lexical.refresh_titles(progress)
-    refit_alignment(data.store, progress)
-    if data.store.finds_families and data.store.families.pending():  # put without it
-        data.store.families.find(progress)
-    publish(data, progress)
+    finish(data, progress)
     return BuildReport(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
@@ -143,6 +135,25 @@ def build_index(
         tokens=counts["tokens"],
         tokens_left_out=counts["tokens"] - counts["tokens_read"],
     )
+
+
+def finish(data: DataDirectory, progress: Progress) -> None:
+    """Derive what follows from all documents together, and publish.
+
+    Raises:
+        SnapshotError: the index could not be published.
+        StoreError: the store cannot be read or written, or block vectors are damaged.
+    """
+    store = data.store
+    if store.common_text.has_drifted():
+        store.refresh_common_text(progress)
+    # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
+    if store.lexical.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(store):
+        store.lexical.refresh_titles(progress)
+    store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
+    if store.finds_families and store.families.pending():  # put without it
+        store.families.find(progress)
+    publish(data, progress)
 
 
 class Moves:
@@ -293,15 +304,6 @@ def _encode(
             readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]
-
-
-def refit_alignment(store: DocumentStore, progress: Progress) -> None:
-    """Fit the alignment to a corpus that has changed enough, and align pending documents.
-
-    Raises:
-        StoreError: the store cannot be read or written, or block vectors are damaged.
-    """
-    store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
 
 
 def publish(data: DataDirectory, progress: Progress) -> None:

@@ -26,7 +26,7 @@ from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_sp
 from encoder.errors import EncoderError
 from encoder.opening import open_encoder
 from index.alignment.spaces import find_space, load_space
-from index.build import publish, refit_alignment
+from index.build import finish
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     DAMAGED_FILE,
@@ -386,10 +386,7 @@ def repair(
             alignment=open_space(checkpoint),
         )
     ) as directory:
-        if directory.store.alignment.pending():
-            refit_alignment(directory.store, progress)
-        directory.store.families.find(progress)
-        publish(directory, progress)
+        finish(directory, progress)
 
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:

@@ -19,7 +19,7 @@ from encoder.alignment.space import open_space
 from encoder.checkpoint import Checkpoint, VectorSpace, split_fingerprint
 from encoder.encoder import Encoder
 from encoder.opening import open_encoder
-from index.build import BATCH_CHARACTERS, encode_here, publish, read_batches, refit_alignment
+from index.build import BATCH_CHARACTERS, encode_here, finish, read_batches
 from index.directory.data_directory import (
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -190,8 +190,7 @@ def _follow(old: DocumentStore, made: Reencoded) -> int:
                 )
             new.store.put(results)
         new.store.delete(sorted(gone))
-        refit_alignment(new.store, made.progress)
-        publish(new, made.progress)
+        finish(new, made.progress)
         return len(new.store)
 
 
