@@ -8,7 +8,6 @@ Reading and writing happen here; where batches are encoded is the caller's choic
 or by `index.distributed`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ T = TypeVar("T")
 _Read = Callable[[], SentenceBlocks]  # raises EmptyTextError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BuildReport:
     """What one run of the job did.
 
@@ -53,11 +52,11 @@ class BuildReport:
         gone: documents whose files are no longer in the folder.
     """
 
-    encoded: int
-    unchanged: int
-    skipped: int
-    tokens: int
-    tokens_left_out: int
+    encoded: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    tokens: int = 0
+    tokens_left_out: int = 0
     gone: int = 0
 
 
@@ -104,21 +103,21 @@ def build_index(
         SnapshotError: all is stored, but the index could not be published.
     """
     progress.started("encoding", count_documents(corpus))
-    counts = Counter[str]()
     files = FolderFiles(corpus, data.path, data.store, progress)
     gone = files.gone()
     moves = Moves(data.store, gone)
+    report = BuildReport(gone=len(gone))
     batches = read_batches(read_corpus(corpus, files), data.store, progress, moves)
     for batch, results in encode(batches, progress):
         data.store.put(results)
-        counts["items"] += len(batch.new) + batch.unchanged + batch.skipped
-        counts["skipped"] += batch.skipped + len(batch.new) - len(results)
-        counts["unchanged"] += batch.unchanged
-        counts["encoded"] += len(results)
-        counts["tokens"] += sum(r.receipt.tokens for r in results)
-        counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    counts["unchanged"] += files.unchanged
-    if not counts["items"] + files.unchanged and not isinstance(corpus, FolderPart):
+        report.encoded += len(results)
+        report.unchanged += batch.unchanged
+        report.skipped += batch.skipped + len(batch.new) - len(results)
+        for receipt in (result.receipt for result in results):
+            report.tokens += receipt.tokens
+            report.tokens_left_out += receipt.tokens - receipt.tokens_read
+    report.unchanged += files.unchanged
+    if report == BuildReport(gone=len(gone)) and not isinstance(corpus, FolderPart):
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     for document_id in gone:
         new_id = moves.found.get(document_id)
@@ -127,14 +126,7 @@ def build_index(
         data.store.delete(gone)
     files.remember()
     finish(data, progress)
-    return BuildReport(
-        encoded=counts["encoded"],
-        unchanged=counts["unchanged"],
-        skipped=counts["skipped"],
-        gone=len(gone),
-        tokens=counts["tokens"],
-        tokens_left_out=counts["tokens"] - counts["tokens_read"],
-    )
+    return report
 
 
 def finish(data: DataDirectory, progress: Progress) -> None:
