@@ -390,10 +390,10 @@ def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
 LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follows it)"
 
 
-def _files_below(
-    root: Path, unread: _Unread, begin: Sequence[Path], *, follow_links: bool
-) -> Iterator[str | SkippedInput]:
-    """Yield the names, relative to `root`, of the files of readable kinds, with `/`.
+def _files_in(
+    unread: _Unread, *, root: Path, follow_links: bool, begin: Sequence[Path] = ()
+) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
+    """Yield the files of readable kinds with their names, relative to `root` and with `/`.
 
     All of them, or what is at or below the paths to begin with.
 
@@ -424,18 +424,11 @@ def _files_below(
                     seen.add(real)
                     stack.append(_children(path))
             elif known:
-                yield name
+                yield name, path
             else:
                 unread.add(name)
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
-
-
-def _files_in(
-    unread: _Unread, *, root: Path, follow_links: bool, begin: Sequence[Path] = ()
-) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
-    for name in _files_below(root, unread, begin, follow_links=follow_links):
-        yield name if isinstance(name, SkippedInput) else (name, root / name)
 
 
 def leads_out(path: Path, real_root: Path) -> bool:

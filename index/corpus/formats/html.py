@@ -86,9 +86,6 @@ class PageText:
         elif self.title is None and self._left_out[-1] == "title":
             self._title.append(text)
 
-    def comment(self, text: str) -> None:
-        """A comment, which is left out."""
-
     def close(self) -> str:
         """Return the text."""
         lines = (" ".join(line.split()) for line in self._text.getvalue().split("\n"))
