@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from index.corpus.file_reader import FileReader
 from index.corpus.formats.content import FileText
@@ -113,15 +113,7 @@ def file_names(corpus: Corpus) -> Iterator[str]:
 _Numbered = tuple[int, Document | dict[str, Any] | str]
 
 
-class _Reader(Protocol):
-    """Reads a corpus of one kind."""
-
-    def read(self) -> Iterator[Document | SkippedInput]: ...
-
-    def count(self) -> int: ...
-
-
-def _find(corpus: Corpus) -> _Reader:
+def _find(corpus: Corpus) -> "_Files | _JsonLines | _Parquet | _Query":
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
         return _Query(corpus)
@@ -143,7 +135,7 @@ def _find(corpus: Corpus) -> _Reader:
     return _find_file(path)
 
 
-def _find_remote(corpus: RemotePath) -> _Reader:
+def _find_remote(corpus: RemotePath) -> "_Files | _JsonLines | _Parquet":
     found = open_remote(corpus)
     if not is_folder(found):
         return _find_file(found)
@@ -155,7 +147,7 @@ def _find_remote(corpus: RemotePath) -> _Reader:
     return _JsonLines(beir) if beir else _Files(lambda unread: documents)
 
 
-def _find_file(path: Path | RemoteFile) -> _Reader:
+def _find_file(path: Path | RemoteFile) -> "_Files | _JsonLines | _Parquet":
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _JsonLines(path)
     if path.name.lower().endswith(PARQUET_SUFFIX):
