@@ -8,7 +8,6 @@ Reading and writing happen here; where batches are encoded is the caller's choic
 or by `index.distributed`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from index.corpus.reader import Corpus, FolderPart, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from index.lexical.lexical_index import LexicalIndex
 from index.lexical.stored_texts import MAX_TITLE_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
@@ -41,7 +39,7 @@ T = TypeVar("T")
 _Read = Callable[[], SentenceBlocks]  # raises EmptyTextError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BuildReport:
     """What one run of the job did.
 
@@ -54,11 +52,11 @@ class BuildReport:
         gone: documents whose files are no longer in the folder.
     """
 
-    encoded: int
-    unchanged: int
-    skipped: int
-    tokens: int
-    tokens_left_out: int
+    encoded: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    tokens: int = 0
+    tokens_left_out: int = 0
     gone: int = 0
 
 
@@ -105,21 +103,21 @@ def build_index(
         SnapshotError: all is stored, but the index could not be published.
     """
     progress.started("encoding", count_documents(corpus))
-    counts = Counter[str]()
     files = FolderFiles(corpus, data.path, data.store, progress)
     gone = files.gone()
     moves = Moves(data.store, gone)
+    report = BuildReport(gone=len(gone))
     batches = read_batches(read_corpus(corpus, files), data.store, progress, moves)
     for batch, results in encode(batches, progress):
         data.store.put(results)
-        counts["items"] += len(batch.new) + batch.unchanged + batch.skipped
-        counts["skipped"] += batch.skipped + len(batch.new) - len(results)
-        counts["unchanged"] += batch.unchanged
-        counts["encoded"] += len(results)
-        counts["tokens"] += sum(r.receipt.tokens for r in results)
-        counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    counts["unchanged"] += files.unchanged
-    if not counts["items"] + files.unchanged and not isinstance(corpus, FolderPart):
+        report.encoded += len(results)
+        report.unchanged += batch.unchanged
+        report.skipped += batch.skipped + len(batch.new) - len(results)
+        for receipt in (result.receipt for result in results):
+            report.tokens += receipt.tokens
+            report.tokens_left_out += receipt.tokens - receipt.tokens_read
+    report.unchanged += files.unchanged
+    if report == BuildReport(gone=len(gone)) and not isinstance(corpus, FolderPart):
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     for document_id in gone:
         new_id = moves.found.get(document_id)
@@ -127,26 +125,30 @@ def build_index(
     if prune:
         data.store.delete(gone)
     files.remember()
-    if data.store.common_text.has_drifted():
-        data.store.refresh_common_text(progress)
+    finish(data, progress)
+    return report
+
+
+def finish(data: DataDirectory, progress: Progress) -> None:
+    """Derive what follows from all documents together, and publish.
+
+    Raises:
+        SnapshotError: the index could not be published.
+        StoreError: the store cannot be read or written, or block vectors are damaged.
+    """
+    store = data.store
+    if store.common_text.has_drifted():
+        store.refresh_common_text(progress)
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
-    words = data.store.words
-    if isinstance(
-        words, LexicalIndex
-    ) and words.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(data.store):
-        words.refresh_titles(progress)
-    refit_alignment(data.store, progress)
-    if data.store.finds_families and data.store.families.pending():  # put without it
-        data.store.families.finish(progress)
+    if (
+        not store.searched_elsewhere
+        and store.lexical.changes_since_title_refresh() > MAX_TITLE_DRIFT * len(store)
+    ):
+        store.lexical.refresh_titles(progress)
+    store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
+    if store.finds_families and store.families.pending():  # put without it
+        store.families.finish(progress)
     publish(data, progress)
-    return BuildReport(
-        encoded=counts["encoded"],
-        unchanged=counts["unchanged"],
-        skipped=counts["skipped"],
-        gone=len(gone),
-        tokens=counts["tokens"],
-        tokens_left_out=counts["tokens"] - counts["tokens_read"],
-    )
 
 
 class Moves:
@@ -297,15 +299,6 @@ def _encode(
             readable, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]
-
-
-def refit_alignment(store: DocumentStore, progress: Progress) -> None:
-    """Fit the alignment to a corpus that has changed enough, and align pending documents.
-
-    Raises:
-        StoreError: the store cannot be read or written, or block vectors are damaged.
-    """
-    store.alignment.refresh(progress, fit=store.alignment.drift() > REFIT_DRIFT)
 
 
 def publish(data: DataDirectory, progress: Progress) -> None:

@@ -26,7 +26,7 @@ from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_sp
 from encoder.errors import EncoderError
 from encoder.opening import open_encoder
 from index.alignment.spaces import find_space, load_space
-from index.build import publish, refit_alignment
+from index.build import finish
 from index.directory.data_directory import (
     DAMAGED_FILE,
     FOLLOWER_FILES,
@@ -381,10 +381,7 @@ def repair(
             alignment=open_space(checkpoint),
         )
     ) as directory:
-        if directory.store.alignment.is_pending(changed=True):
-            refit_alignment(directory.store, progress)
-        directory.store.families.finish(progress)
-        publish(directory, progress)
+        finish(directory, progress)
 
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:

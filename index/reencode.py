@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.alignment.space import open_space
-from encoder.checkpoint import Checkpoint, VectorSpace, split_fingerprint
+from encoder.checkpoint import Checkpoint, split_fingerprint
 from encoder.encoder import Encoder
 from encoder.opening import open_encoder
-from index.build import BATCH_CHARACTERS, encode_here, publish, read_batches, refit_alignment
+from index.build import BATCH_CHARACTERS, encode_here, finish, read_batches
 from index.directory.data_directory import (
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -49,14 +49,12 @@ class Reencoded:
     Attributes:
         data: the data directory.
         content: the new content.
-        former: the space of the vectors that it has now.
         encoder: the new one.
         progress: where progress is reported.
     """
 
     data: Path
     content: Path
-    former: VectorSpace
     encoder: Encoder
     progress: Progress
 
@@ -93,13 +91,13 @@ def reencode_documents(
         StoreError: there is no data directory, its vectors are of this checkpoint already, it is
             damaged, a document has no token for this checkpoint, or the disk is full.
     """
-    space = require_another(data, checkpoint)
+    require_another(data, checkpoint)
     content = data / REENCODING
     shutil.rmtree(data / _DISCARDED, ignore_errors=True)
     (content / SHADOW_TEST_FILE).unlink(missing_ok=True)
-    with closing(_open(data, space)) as old:
+    with closing(_open(data)) as old:
         encoder = _open_encoder(content, checkpoint, precision)
-        made = Reencoded(data, content, space, encoder, progress)
+        made = Reencoded(data, content, encoder, progress)
         _follow(old, made)
     return made
 
@@ -118,7 +116,7 @@ def put_in_place(made: Reencoded) -> int:
     """
     try:
         with locked(made.data):
-            with closing(_open(made.data, made.former)) as old:
+            with closing(_open(made.data)) as old:
                 documents = _follow(old, made)
             (made.content / LOCK_FILE).unlink(missing_ok=True)
             swap_in(made.data, REENCODING)
@@ -131,29 +129,27 @@ def put_in_place(made: Reencoded) -> int:
     return documents
 
 
-def require_another(data: Path, checkpoint: Checkpoint) -> VectorSpace:
-    """Return the space of the vectors of a data directory, which must be another than the new one.
+def require_another(data: Path, checkpoint: Checkpoint) -> None:
+    """Check that the vectors of a data directory are of another checkpoint than the new one.
 
     Raises:
         DataDirectoryInUseError: a swap of its content is unfinished, and it is in use.
         StoreError: its vectors are of this checkpoint already, or it is damaged.
     """
     settle(data)
-    space = read_space(data / STORE_FILE)
-    if split_fingerprint(space.fingerprint) == (checkpoint.fingerprint, checkpoint.reading_share):
+    made_with = split_fingerprint(read_space(data / STORE_FILE).fingerprint)
+    if made_with == (checkpoint.fingerprint, checkpoint.reading_share):
         raise StoreError(
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
             f"({checkpoint.fingerprint[:12]}) already: nothing to do"
         )
-    return space
 
 
-def _open(data: Path, space: VectorSpace) -> DocumentStore:
+def _open(data: Path) -> DocumentStore:
+    path = data / STORE_FILE
+    space = read_space(path)
     return DocumentStore(
-        data / STORE_FILE,
-        fingerprint=space.fingerprint,
-        dimension=space.dimension,
-        read_only=True,
+        path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
     )
 
 
@@ -190,8 +186,7 @@ def _follow(old: DocumentStore, made: Reencoded) -> int:
                 )
             new.store.put(results)
         new.store.delete(sorted(gone))
-        refit_alignment(new.store, made.progress)
-        publish(new, made.progress)
+        finish(new, made.progress)
         return len(new.store)
 
 

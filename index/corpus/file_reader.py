@@ -77,12 +77,6 @@ class FileReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int | None:
-        """The process id of the child, if there is one."""
-        child = self._child
-        return None if child is None else child.pid
-
     def close(self) -> None:
         """End the child, if there is one; the next file starts another."""
         with self._lock:

@@ -1,30 +1,40 @@
-"""Which documents are files of which folder, and how these were when they were read: `folders.json`
-in a data directory.
+"""Which documents are files of which folder, and how these were when they were read:
+`folders.sqlite3` in a data directory.
 
-It is written at the end of each run over a folder, so that the next one reads only what has changed
-and finds the files that are gone. Without it all is read and nothing found gone: the store decides
-what is new. A record counts only while the store has the document that the file became.
+It is written at the end of each run over a folder, or over a part of it, so that the next one reads
+only what has changed and finds the files that are gone. Without it all is read and nothing found
+gone: the store decides what is new. A record counts only while the store has the document that the
+file became.
 """
 
 import json
+import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from encoder.atomic_files import write_atomically
 from index.corpus.formats.content import MAX_FILE_BYTES
 from index.corpus.formats.files import readable_suffixes
 from index.corpus.formats.ocr import languages
-from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names
+from index.corpus.reader import WHOLE, Corpus, FolderPart, FollowedFolder, file_names
 from index.document import Document, SkippedInput, printable
-from index.errors import CorpusError
 from index.progress import Progress
+from index.sqlite.connections import translated_errors
 from index.store.document_store import DocumentStore
 
-FOLDERS_FILE = "folders.json"
+FOLDERS_FILE = "folders.sqlite3"
+# A state is the JSON of a `_State`; NULL where the file must be read.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS files (
+    folder TEXT NOT NULL, name TEXT NOT NULL, state TEXT, PRIMARY KEY (folder, name)
+) WITHOUT ROWID"""
+_NAMED = """
+SELECT name, state FROM files WHERE folder = ?1 AND name = ?2 UNION ALL
+SELECT name, state FROM files WHERE folder = ?1 AND name > ?3 AND name < ?4"""
 # Within this of a change, another one may leave size and times as they are: the clock of some file
 # systems is as coarse.
 _SETTLED_NS = 2_000_000_000
@@ -38,11 +48,13 @@ class _State(NamedTuple):
         digest: SHA-256 of its bytes.
         text: SHA-256 of the text of its document.
         stored: the number of `DocumentStore.states` of its document.
+        reading: the `_reading` that it was read by.
         remarks: what was said of it, each with whether something was lost.
     """
 
     stat: list[int]
     digest: str
+    reading: str
     text: str = ""
     stored: int = 0
     remarks: Sequence[tuple[str, bool]] = ()
@@ -65,9 +77,10 @@ class FolderFiles:
         """Read what is known of the files of a corpus; nothing, if that is not a folder."""
         path = corpus.path if isinstance(corpus, FollowedFolder | FolderPart) else corpus
         self._folder = path.resolve() if isinstance(path, Path) and path.is_dir() else None
+        self._names = corpus.names if isinstance(corpus, FolderPart) else {WHOLE}
         self._corpus, self._store, self._progress = corpus, store, progress
         self._record = data / FOLDERS_FILE
-        self._known = self._read().get(str(self._folder), {})
+        self._known = self._read()
         self._stored = store.states(list(self._known))
         self._now: dict[str, _State] = {}
         self._last: _State | None = None
@@ -89,7 +102,7 @@ class FolderFiles:
         try:
             stat = _stat(path)
             if not (state and stat and stat == state.stat):
-                self._last = _State(stat, _digest(path))
+                self._last = _State(stat, _digest(path), _reading())
         except OSError:  # reading it says why
             return None
         if state is None or (self._last and self._last.digest != state.digest):
@@ -114,30 +127,39 @@ class FolderFiles:
         if self._folder is None:
             return
         states = dict.fromkeys(file_names(self._corpus)) | self._known | self._now
-        folders = self._read()
-        found = folders[str(self._folder)] = {}
-        for name, (content_hash, number) in sorted(self._store.states(list(states)).items()):
+        stored = self._store.states(list(states))
+        rows = []
+        for name, (content_hash, number) in stored.items():
             state = states[name]
             same = state and state.text == content_hash.hex()
-            found[name] = state._replace(stored=number) if state and same else None
-        record = {"reading": _reading(), "folders": folders}
-        write_atomically(self._record, json.dumps(record, ensure_ascii=False))
+            now = json.dumps(state._replace(stored=number)) if state and same else None
+            rows.append((str(self._folder), name, now))
+        gone = [(str(self._folder), name) for name in self._known.keys() - stored.keys()]
+        with self._open() as files:
+            files.executemany("DELETE FROM files WHERE folder = ? AND name = ?", gone)
+            files.executemany("REPLACE INTO files VALUES (?, ?, ?)", rows)
 
-    def _read(self) -> dict[str, _States]:
-        try:
-            record = json.loads(self._record.read_bytes())
-            read_alike = record["reading"] == _reading()
-            return {
-                folder: {
-                    name: _State(*state) if state and read_alike else None
-                    for name, state in files.items()
-                }
-                for folder, files in record["folders"].items()
-            }
-        except FileNotFoundError:
-            return {}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorpusError(f"{self._record}: is damaged; remove it: {error}") from error
+    def _read(self) -> _States:
+        """Return what is known of the files of this folder, or of this part of it."""
+        found: _States = {}
+        if self._folder is None:
+            return found
+        with self._open() as files:
+            for name in self._names:
+                name = name.encode(errors="replace").decode()  # no document has a lone surrogate
+                below = ("", "\U0010ffff") if name == WHOLE else (f"{name}/", f"{name}0")
+                for known, text in files.execute(_NAMED, (str(self._folder), name, *below)):
+                    state = _State(*json.loads(text)) if text else None
+                    found[known] = state if state and state.reading == _reading() else None
+        return found
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction; raises StoreError."""
+        with translated_errors(self._record), closing(sqlite3.connect(self._record)) as files:
+            files.execute(_SCHEMA)
+            with files:
+                yield files
 
 
 @cache
@@ -145,7 +167,7 @@ def _reading() -> str:
     """Return what the text of a file depends on besides the file: its readers."""
     sources = sorted(Path(__file__).parent.rglob("*.py"))
     code = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    return f"{code} {' '.join(readable_suffixes())} {languages()}"
+    return f"{code[:16]} {' '.join(readable_suffixes())} {languages()}"
 
 
 def _stat(path: Path) -> list[int]:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from index.corpus.file_reader import FileReader
 from index.corpus.formats.content import FileText
@@ -45,7 +45,7 @@ class FollowedFolder:
         return str(self.path)
 
 
-_ALL = "."
+WHOLE = "."  # in place of a name: all files of the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,26 @@ class FolderPart:
     """Files of a folder: with these names in it, or below folders with these names."""
 
     path: Path
-    names: Set[str] = frozenset({_ALL})
+    names: Set[str] = frozenset({WHOLE})
 
     def __str__(self) -> str:
         return str(self.path)
 
     def files(self, unread: "_Unread") -> Iterator["tuple[str, Path | RemoteFile] | SkippedInput"]:
         """List them; `unread` gets the other files, of the whole folder alone."""
-        others = unread if _ALL in self.names else _Unread()
-        for found in _files_in(others, root=self.path, follow_links=False):
-            name = found.where if isinstance(found, SkippedInput) else found[0]
-            path = PurePosixPath(name)
-            if not self.names.isdisjoint(map(str, (path, *path.parents))):
-                yield found
+        if WHOLE in self.names:
+            yield from _files_in(unread, root=self.path, follow_links=False)
+            return
+        root = real_path(self.path)
+        for name in sorted(self.names):
+            path, parents = self.path / name, PurePosixPath(name).parents
+            # Else it is listed with a folder above it, is gone, or lies behind a link.
+            if (
+                self.names.isdisjoint(map(str, parents))
+                and os.path.lexists(path)
+                and real_path(path.parent) == root / parents[0]
+            ):
+                yield from _files_in(_Unread(), root=self.path, follow_links=False, begin=[path])
 
 
 Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
@@ -96,25 +103,17 @@ def count_documents(corpus: Corpus) -> int:
     return _find(corpus).count()
 
 
-def file_names(corpus: Corpus) -> list[str]:
-    """Return the ids of the files of a folder; none of a corpus of another kind."""
+def file_names(corpus: Corpus) -> Iterator[str]:
+    """Yield the ids of the files of a folder; none of a corpus of another kind."""
     found = _find(corpus)
-    return found.names() if isinstance(found, _Files) else []
+    return found.names() if isinstance(found, _Files) else iter(())
 
 
 # A line or row with its number, counted from 1: a document, a record, or why it is neither.
 _Numbered = tuple[int, Document | dict[str, Any] | str]
 
 
-class _Reader(Protocol):
-    """Reads a corpus of one kind."""
-
-    def read(self) -> Iterator[Document | SkippedInput]: ...
-
-    def count(self) -> int: ...
-
-
-def _find(corpus: Corpus) -> _Reader:
+def _find(corpus: Corpus) -> "_Files | _JsonLines | _Parquet | _Query":
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
         return _Query(corpus)
@@ -136,7 +135,7 @@ def _find(corpus: Corpus) -> _Reader:
     return _find_file(path)
 
 
-def _find_remote(corpus: RemotePath) -> _Reader:
+def _find_remote(corpus: RemotePath) -> "_Files | _JsonLines | _Parquet":
     found = open_remote(corpus)
     if not is_folder(found):
         return _find_file(found)
@@ -148,7 +147,7 @@ def _find_remote(corpus: RemotePath) -> _Reader:
     return _JsonLines(beir) if beir else _Files(lambda unread: documents)
 
 
-def _find_file(path: Path | RemoteFile) -> _Reader:
+def _find_file(path: Path | RemoteFile) -> "_Files | _JsonLines | _Parquet":
     if path.name.lower().endswith(JSON_LINES_SUFFIXES):
         return _JsonLines(path)
     if path.name.lower().endswith(PARQUET_SUFFIX):
@@ -273,8 +272,8 @@ class _Files:
     def count(self) -> int:
         return sum(1 for _ in self.named(_Unread()))
 
-    def names(self) -> list[str]:
-        return [found[0] for found in self.named(_Unread()) if not isinstance(found, SkippedInput)]
+    def names(self) -> Iterator[str]:
+        return (found[0] for found in self.named(_Unread()) if not isinstance(found, SkippedInput))
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,10 +382,12 @@ def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
 LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follows it)"
 
 
-def _files_below(
-    root: Path, unread: _Unread, *, follow_links: bool
-) -> Iterator[str | SkippedInput]:
-    """Yield the names, relative to `root`, of the files of readable kinds, with `/`.
+def _files_in(
+    unread: _Unread, *, root: Path, follow_links: bool, begin: Sequence[Path] = ()
+) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
+    """Yield the files of readable kinds with their names, relative to `root` and with `/`.
+
+    All of them, or what is at or below the paths to begin with.
 
     Hidden files and folders, and links to folders that are read anyway are ignored, files of other
     kinds are counted. A folder that cannot be read is reported; a symbolic link that leads out of
@@ -396,7 +397,7 @@ def _files_below(
     real_root = real_path(root)
     seen = {real_root}
     # A stack, not recursion: a folder can be nested deeper than Python calls can.
-    stack = [_children(root)]
+    stack = [iter(begin) if begin else _children(root)]
     while stack:
         path = next(stack[-1], None)
         if path is None:
@@ -415,18 +416,11 @@ def _files_below(
                     seen.add(real)
                     stack.append(_children(path))
             elif known:
-                yield name
+                yield name, path
             else:
                 unread.add(name)
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
-
-
-def _files_in(
-    unread: _Unread, *, root: Path, follow_links: bool
-) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
-    for name in _files_below(root, unread, follow_links=follow_links):
-        yield name if isinstance(name, SkippedInput) else (name, root / name)
 
 
 def leads_out(path: Path, real_root: Path) -> bool:

@@ -20,12 +20,10 @@ from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
 
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,62}$"  # a name is a folder, a part of a path, and a label
 
-_NAME = re.compile(NAME_PATTERN.strip("^$"))
-
 
 def is_collection_name(name: str) -> bool:
     """Return whether a collection may have this name."""
-    return _NAME.fullmatch(name) is not None
+    return re.fullmatch(NAME_PATTERN, name) is not None
 
 
 def collection_path(data: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ lexical/        the words, a follower: a file, and the segments that searches re
 families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
 blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
-folders.json    which documents are files of which folder, see index/corpus/folder_files.py
+folders.sqlite3 which documents are files of which folder, see index/corpus/folder_files.py
 map.json        the layout of the map, see service/map/logic.py
 damaged.jsonl   what could be read of documents that the doctor removed
 lock            held by the process that writes

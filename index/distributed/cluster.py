@@ -3,7 +3,6 @@
 import logging
 import os
 import secrets
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,11 +119,20 @@ def _started(options: ClusterOptions) -> Iterator[None]:
     cores = usable_cores()
     actors = options.actors or 1
     threads = options.threads or max(1, cores // actors)
-    folder = tempfile.mkdtemp(prefix="longmatch-ray-", dir=_LOCAL_FOLDER)
-    try:
+    # It listens on the loopback interface alone (the switch is named after the systems where that
+    # is the default), answers callers with a random token, and reports nothing to its makers.
+    environment = {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    with tempfile.TemporaryDirectory(
+        prefix="longmatch-ray-", dir=_LOCAL_FOLDER, ignore_cleanup_errors=True
+    ) as folder:
         _init(
             "Ray on this machine",
-            _local_environment(),
+            environment,
             address="local",
             num_cpus=max(cores, actors * threads),
             include_dashboard=False,
@@ -132,22 +140,6 @@ def _started(options: ClusterOptions) -> Iterator[None]:
             _temp_dir=folder,
         )
         yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _local_environment() -> dict[str, str]:
-    """Return the settings of a cluster of this machine, which Ray reads when it is imported.
-
-    It listens on the loopback interface alone (the switch is named after the systems where that is
-    the default), answers callers with a random token, and reports nothing to the makers of Ray.
-    """
-    return {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
 
 
 def _init(where: str, environment: Mapping[str, str], **arguments: Any) -> None:

@@ -54,7 +54,7 @@ class EncoderOrder:
     precision: str | None
     providers: tuple[str, ...] | None
     threads: int = 1
-    version: str = version("longmatch")
+    version: str = field(default_factory=lambda: version("longmatch"))
 
 
 @dataclass(slots=True)

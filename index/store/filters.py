@@ -16,6 +16,7 @@ ids take twice as long.
 import json
 import struct
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -297,7 +298,7 @@ class Selections:
         self._lock = threading.Lock()
         self._sequence = 0  # of the store that they are kept of
         self._ids = 0  # of all that are kept
-        self._kept: dict[str, IdSet] = {}
+        self._kept: OrderedDict[str, IdSet] = OrderedDict()
 
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
         """Return the vectors of the documents for which a filter holds, without some documents."""
@@ -316,19 +317,22 @@ class Selections:
             if sequence > self._sequence:
                 self._sequence, self._ids = sequence, 0
                 self._kept.clear()
-            return self._kept.get(key) if sequence == self._sequence else None
+            if sequence != self._sequence or key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key]
 
     def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
-        """Keep a selection, unless the store has changed; all others go if there is no room."""
-        size = len(selection.ids) + 1
+        """Keep a selection, unless the store has changed; the least recently used make room."""
+        size = len(selection.ids)
         with self._lock:
-            if sequence != self._sequence or key in self._kept or size > IDS_KEPT:
+            if sequence != self._sequence or key in self._kept or size >= IDS_KEPT:
                 return
-            if self._ids + size > IDS_KEPT:
-                self._ids = 0
-                self._kept.clear()
             self._kept[key] = selection
-            self._ids += size
+            self._ids += size + 1
+            while self._ids > IDS_KEPT:
+                _, dropped = self._kept.popitem(last=False)
+                self._ids -= len(dropped.ids) + 1
 
 
 _SEQUENCE = "SELECT sequence FROM meta"

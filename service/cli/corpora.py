@@ -289,7 +289,7 @@ def watch(
         with open_encoding(options, data) as encoding:
             report: Path | None = data / SKIPPED_FILE
             for part in _changes_of(whole.path, data.resolve()):
-                if file_names(whole):
+                if next(file_names(whole), None):
                     with _opened_when_free(data, encoding) as directory:
                         _bring_up_to_date(directory, part, encoding, report, prune=True)
                 else:  # a disk that is not mounted looks like this, too

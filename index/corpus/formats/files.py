@@ -2,20 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from index.corpus.formats.content import FileText, readable_name, shorten, without_data
+from index.corpus.formats.content import (
+    FileText,
+    markdown_title,
+    plain_title,
+    readable_name,
+    rst_title,
+    shorten,
+    text_metadata,
+    without_data,
+)
 from index.corpus.formats.extra import EXTRA_SUFFIXES, has_extra, read_extra
 from index.corpus.formats.html import read_html
 from index.corpus.formats.pdf import read_pdf
-from index.corpus.formats.plain import read_markdown, read_plain, read_rst
+from index.corpus.formats.plain import read_text
 from index.corpus.formats.zipped import read_docx, read_epub
 from index.errors import CorpusError
 
 _READERS: Mapping[str, Callable[[Path], FileText]] = {
-    ".txt": read_plain,
-    ".md": read_markdown,
-    ".rst": read_rst,
+    ".txt": partial(read_text, find_title=plain_title),
+    ".md": partial(read_text, find_title=markdown_title, find_metadata=text_metadata),
+    ".rst": partial(read_text, find_title=rst_title, find_metadata=text_metadata),
     ".html": read_html,
     ".htm": read_html,
     ".pdf": read_pdf,

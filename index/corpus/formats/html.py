@@ -1,6 +1,5 @@
 """HTML, read in one pass without a tree: time and memory are linear in the size of the page."""
 
-import codecs
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ from index.corpus.formats.content import (
     plain_title,
     read_bytes,
 )
-from index.corpus.formats.plain import Decoded, decode_text
+from index.corpus.formats.plain import BYTE_ORDER_MARKS, Decoded, decode_text
 from index.errors import CorpusError
 
 _LEFT_OUT = frozenset({"script", "style", "template", "title"})
@@ -86,9 +85,6 @@ class PageText:
             self._text.write(text if self._preformatted else _WHITE_SPACE.sub(" ", text))
         elif self.title is None and self._left_out[-1] == "title":
             self._title.append(text)
-
-    def comment(self, text: str) -> None:
-        """A comment, which is left out."""
 
     def close(self) -> str:
         """Return the text."""
@@ -165,7 +161,8 @@ def decode_html(data: bytes) -> Decoded:
         CorpusError: it is in neither.
     """
     declared = webencodings.lookup(declared_encoding(data))
-    if declared is None or declared.name.startswith(("utf", "x-user")) or _has_mark(data):
+    marked = data.startswith(tuple(mark for mark, _ in BYTE_ORDER_MARKS))
+    if declared is None or declared.name.startswith(("utf", "x-user")) or marked:
         return decode_text(data)
     codec = _WIDER.get(declared.name, declared.codec_info.name)
     single = declared.name.startswith(("windows", "iso-8859", "koi8", "ibm", "mac", "x-mac"))
@@ -179,10 +176,6 @@ def decode_html(data: bytes) -> Decoded:
         return decode_text(data)
     except CorpusError as error:
         raise CorpusError(f"is neither UTF-8 nor {declared.name}, which it declares") from error
-
-
-def _has_mark(data: bytes) -> bool:
-    return data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 _AUTHORS = ("author", "citation_author", "dc.creator")

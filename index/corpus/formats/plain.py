@@ -5,17 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from index.corpus.formats.content import (
-    FileText,
-    markdown_title,
-    plain_title,
-    read_bytes,
-    rst_title,
-    text_metadata,
-)
+from index.corpus.formats.content import FileText, read_bytes
 from index.errors import CorpusError
 
-_BYTE_ORDER_MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -51,7 +44,7 @@ def decode_text(data: bytes) -> Decoded:
             has too many control characters for a text.
     """
     mark, encoding = next(
-        (entry for entry in _BYTE_ORDER_MARKS if data.startswith(entry[0])), (b"", "")
+        (entry for entry in BYTE_ORDER_MARKS if data.startswith(entry[0])), (b"", "")
     )
     encoding = encoding or _guess_encoding(data)
     try:
@@ -121,26 +114,11 @@ def _share_of_controls(text: str) -> float:
     return (len(data) - len(data.translate(None, _CONTROLS))) / max(len(sample), 1)
 
 
-def read_plain(path: Path) -> FileText:
-    """Read a text; its title is its first line."""
-    return _read(path, plain_title)
-
-
-def read_markdown(path: Path) -> FileText:
-    """Read Markdown; its text keeps the markup."""
-    return _read(path, markdown_title, text_metadata)
-
-
-def read_rst(path: Path) -> FileText:
-    """Read reStructuredText; its text keeps the markup."""
-    return _read(path, rst_title, text_metadata)
-
-
-def _read(
+def read_text(
     path: Path,
     find_title: Callable[[str], str],
     find_metadata: Callable[[str], dict[str, str | int]] = lambda text: {},
 ) -> FileText:
+    """Read a text, which keeps its markup, with what finds its title and its metadata."""
     text, remark = decode_text(read_bytes(path))
-    remarks = (remark,) if remark else ()
-    return FileText(find_title(text), text, find_metadata(text), remarks)
+    return FileText(find_title(text), text, find_metadata(text), (remark,) if remark else ())

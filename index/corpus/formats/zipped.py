@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from lxml import etree
@@ -37,28 +37,7 @@ _CHUNK_BYTES = 2**16
 _EMPTY_DOCTYPE = re.compile(rb"<!DOCTYPE\s[^\[>]*>")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError)
 
-T = TypeVar("T", covariant=True)
 Elements = Any  # of lxml, the outermost of them
-
-
-class Target(Protocol[T]):
-    """Takes the elements of a part as they are parsed; names are without their namespace."""
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        """An element begins."""
-        ...
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-        ...
-
-    def data(self, text: str) -> None:
-        """A piece of text within the innermost element."""
-        ...
-
-    def close(self) -> T:
-        """Return what was found."""
-        ...
 
 
 class Parts:
@@ -75,8 +54,10 @@ class Parts:
         """Return a part."""
         return b"".join(self._chunks(name))
 
-    def parse(self, name: str, target: Target[T]) -> T:
-        """Parse a part of XML, and return what the target makes of it.
+    def parse(self, name: str, target: "_Body | etree.TreeBuilder") -> Any:
+        """Parse a part of XML, and return what the target makes of its elements.
+
+        Names of elements and attributes are without their namespaces.
 
         Raises:
             CorpusError: as `read`; or it is not XML, or has a document type declaration that
@@ -85,7 +66,7 @@ class Parts:
         plain = _Plain(target, name)
         parser = etree.XMLParser(
             target=plain,
-            huge_tree=True,  # nothing is built; without it, depth and length are limited
+            huge_tree=True,  # without it, depth and length are limited
             resolve_entities=False,
             load_dtd=False,
             no_network=True,
@@ -94,15 +75,13 @@ class Parts:
             for chunk in self._chunks(name):
                 plain.declares_nothing |= _EMPTY_DOCTYPE.search(chunk) is not None
                 parser.feed(chunk)
-            found: T = parser.close()
+            return parser.close()
         except etree.XMLSyntaxError as error:
             raise CorpusError(f"{name}: is not XML: {error.msg}") from error
-        return found
 
     def elements(self, name: str) -> Elements:
         """Return the elements of a small part of XML as a tree; raises as `parse`."""
-        root: Elements = self.parse(name, etree.TreeBuilder())
-        return root
+        return self.parse(name, etree.TreeBuilder())
 
     def optional(self, name: str) -> Elements:
         """Return the elements of a part as `elements`; nothing is in them where it is missing."""
@@ -140,7 +119,7 @@ def open_parts(path: Path, kind: str) -> Iterator[Parts]:
 class _Plain:
     """Passes on names without namespaces, and refuses what documents do not need of XML."""
 
-    def __init__(self, target: Target[Any], part: str) -> None:
+    def __init__(self, target: "_Body | etree.TreeBuilder", part: str) -> None:
         self._target = target
         self._part = part
         self._refused = False

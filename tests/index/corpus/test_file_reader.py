@@ -31,8 +31,8 @@ SLOW_PAGE = "<" * 40_000_000  # one event of the parser for each
 
 
 def pid_of(reader: FileReader) -> int:
-    assert reader.pid is not None
-    return reader.pid
+    assert reader._child is not None
+    return reader._child.pid
 
 
 def is_running(pid: int) -> bool:
@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_one_child_reads_many_files(tmp_path: Path) -> None:
     with FileReader() as reader:
-        assert reader.pid is None
+        assert reader._child is None
         pids = set()
         for number in range(5):
             assert (
@@ -155,7 +155,7 @@ from pathlib import Path
 from index.corpus.file_reader import FileReader
 reader = FileReader()
 reader.read(Path(sys.argv[1]))
-print(reader.pid, flush=True)
+print(reader._child.pid, flush=True)
 reader.read(Path(sys.argv[2]))
 """
 
