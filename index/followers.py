@@ -150,15 +150,19 @@ class Follower:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Lend a connection inside a read transaction, after following where that has failed."""
-        connections = self._connections()
-        if not self._read_only and self._lags():
+        self._connections()
+        if not self._read_only:
+            self._make_up()
+        with self._noting_damage(), self._connections().reading() as connection:
+            yield connection
+
+    def _make_up(self) -> None:
+        """Follow what it lacks; a full disk does not keep what is there from being read."""
+        if self._lags():
             try:
                 self.follow()
-            except StorageError as error:  # a full disk does not keep what is there from being read
+            except StorageError as error:
                 _log.error("what is derived does not follow the store: %s", error)
-            connections = self._connections()
-        with self._noting_damage(), connections.reading() as connection:
-            yield connection
 
     def _lags(self) -> bool:
         """Return whether it lacks something, be it what another server has written."""

@@ -44,7 +44,7 @@ from index.lexical.tables import (
     remove_terms,
     write_terms,
 )
-from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, with_titles
+from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, known_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, vector_id_list
 from index.store.change_log import Changes
@@ -93,7 +93,7 @@ class KnownTitles:
             rows = connection.execute(_TITLES, (self._last,)).fetchall()
             new = [*(str(title) for _, title in rows), *others]
             if any(new):
-                self._titles = with_titles(self._titles, new)
+                self._titles = self._titles.joined(known_titles(new))
             self._last = max((row[0] for row in rows), default=self._last)
             return self._titles
 
@@ -187,11 +187,8 @@ class SegmentedIndex(Follower):
             if not _is_of(self._snapshot, state):
                 with self._following:
                     self._read_file()
-        elif self._lags():
-            try:
-                self.follow()
-            except StorageError as error:  # what is in memory can still be searched
-                _log.error("the words do not follow the store: %s", error)
+        else:
+            self._make_up()
 
     def follow(self, last: Changes | None = None) -> None:
         """Apply what the store has and this lacks; while a thread does, leave it to that."""

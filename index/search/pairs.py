@@ -15,7 +15,7 @@ from encoder.arrays import Float32, Int64
 from encoder.comparison.result import PairScore
 from index.directory.data_directory import DataDirectory
 from index.search.align import score_pairs
-from index.search.calibrate import CalibratedScore, Scoring, within
+from index.search.calibrate import Scoring, within
 from index.search.records import Bounds
 from index.vectors.faiss.exact import products
 
@@ -150,11 +150,7 @@ def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) 
     kept = [
         (ours, theirs, found)
         for ours, theirs, found in pairs
-        if within(
-            search.bounds,
-            found.score,
-            CalibratedScore(found.probability, found.false_positive_rate),
-        )
+        if within(search.bounds, found.score, found)
     ]
     needed = sorted({vector_id for ours, theirs, _ in kept for vector_id in (ours, theirs)})
     summaries = search.data.store.get(needed)
