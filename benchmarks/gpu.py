@@ -91,10 +91,7 @@ def main(
     }
     record = make_record(BENCHMARK, source, settings, results)
     typer.echo(table(record))
-    if device == "cpu":
-        typer.echo("a rehearsal: no record is written")
-    else:
-        typer.echo(write_record(record))
+    typer.echo("a rehearsal: no record is written" if device == "cpu" else write_record(record))
 
 
 def measure_encoding(

@@ -206,20 +206,6 @@ def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
     return make_segment(documents)
 
 
-def divide(lengths: Sequence[int], most: int) -> list[slice]:
-    """Divide a sequence of segments of these lengths into runs of at most `most` together.
-
-    A longer segment is a run alone.
-    """
-    starts, size = [0], 0
-    for number, length in enumerate(lengths):
-        if size and size + length > most:
-            starts.append(number)
-            size = 0
-        size += length
-    return [slice(*both) for both in pairwise([*starts, len(lengths)])] if lengths else []
-
-
 # Arrays of so many terms of documents fit the cache of a core, and need no new memory each time.
 _ENTRIES_AT_ONCE = 2**16
 _POSTINGS_AT_ONCE = 2**18
@@ -288,35 +274,22 @@ def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
     by_term = np.ones(len(terms), dtype=np.bool_)
     by_term[found] = False
     found, size = terms[found], len(segment.frequent.term_ids)
-    weights = _spread(prepared.weights[found], places, size)
+    weights = np.zeros(size, dtype=np.float32)
+    weights[places] = prepared.weights[found]
     terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
     dots = np.zeros(len(segment))
-    for some in _bounded(lengths, _POSTINGS_AT_ONCE):
+    for some in bounded(lengths, _POSTINGS_AT_ONCE):
         entries = runs(starts[some], lengths[some])
         rows, counts = segment.rows.take(entries), segment.counts.take(entries)
-        some_terms, numbers = terms[some], lengths[some]
-        dots += _sums(rows, prepared.weights[some_terms], numbers, _roots(counts), len(segment))
+        values = prepared.weights[terms[some]].astype(np.float64)
+        products = np.repeat(values, lengths[some])
+        products *= _roots(counts)
+        dots += np.bincount(rows, products, len(segment))
     return SegmentDots(segment, dots, weights)
-
-
-def _sums(
-    rows: UInt32, values: Float32, lengths: Int64, factors: Float32 | NDArray[np.uint16], size: int
-) -> Float64:
-    """Sum a value of each term times a factor of each document that has it, by document."""
-    products = np.repeat(values.astype(np.float64), lengths)
-    products *= factors
-    # Without postings it counts, in integers.
-    return np.bincount(rows, products, minlength=size).astype(np.float64, copy=False)
 
 
 def _roots(counts: NDArray[np.uint16]) -> Float32:
     return np.sqrt(counts, dtype=np.float32)
-
-
-def _spread(values: Float32, places: Int64, size: int) -> Float32:
-    spread = np.zeros(size, dtype=np.float32)
-    spread[places] = values
-    return spread
 
 
 def _parts(
@@ -332,7 +305,7 @@ def _parts(
     starts = np.where(rows > 0, frequent.ends.take(rows - 1), 0)
     filled = np.flatnonzero(starts < ends)  # `reduceat` takes no empty part
     lengths = (ends - starts)[filled]
-    for some in _bounded(lengths, _ENTRIES_AT_ONCE):
+    for some in bounded(lengths, _ENTRIES_AT_ONCE):
         chosen = filled[some]
         spans = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
         yield (
@@ -343,7 +316,7 @@ def _parts(
         )
 
 
-def _bounded(lengths: Int64, size: int) -> Iterator[slice]:
+def bounded(lengths: Int64, size: int) -> Iterator[slice]:
     """Divide runs of these lengths [K] into parts of about a size together."""
     part = np.cumsum(lengths) // size
     bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(lengths)]

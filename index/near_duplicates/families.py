@@ -261,13 +261,6 @@ def _add_documents(connection: Connection, vector_ids: Iterable[int]) -> Sequenc
     return again
 
 
-def _add_texts(connection: Connection, store: Connection, signed: Iterable[SignedText]) -> None:
-    """Add the texts of those documents that are still to be looked at, and link them."""
-    for text in signed:
-        if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
-            connection.execute(_SET_TEXT, (_add_text(connection, store, text), text.vector_id))
-
-
 def _add_text(connection: Connection, store: Connection, text: SignedText) -> int:
     """Add a text, in the families of its near-duplicates or a new one; return its id."""
     known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
@@ -463,4 +456,7 @@ class Families(Follower):
             if isinstance(text, str)  # else it is damaged
         ]
         with self.writing() as connection, self._truth.reading() as store:
-            _add_texts(connection, store, signed)
+            for text in signed:
+                if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
+                    text_id = _add_text(connection, store, text)
+                    connection.execute(_SET_TEXT, (text_id, text.vector_id))

@@ -29,29 +29,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class ResourceThread:
-    """A thread that owns resources, which it makes when they are first needed."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._made: Any = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="faiss-gpu")
-
-    def run(self, work: Callable[[Any], T]) -> T | None:
-        """Give the resources to `work` on the thread; return what it does, None if it fails."""
-
-        def owned() -> T:
-            if self._made is None:
-                self._made = self._make()
-            return work(self._made)
-
-        try:
-            return self._thread.submit(owned).result()
-        except RuntimeError as error:  # of FAISS, also for the errors of CUDA
-            _log.warning("FAISS failed on the GPU, and goes on on the CPU: %s", error)
-            return None
-
-
 _allowed = threading.Event()
 _allowed.set()
 
@@ -74,14 +51,21 @@ def gpu_is_used() -> bool:
     return _allowed.is_set() and number_of_gpus() > 0
 
 
-@cache
-def _gpu() -> ResourceThread:
-    return ResourceThread(lambda: faiss.StandardGpuResources())
+_thread = ThreadPoolExecutor(1, "faiss-gpu")
+
+
+@cache  # on the thread that owns them
+def _resources() -> Any:
+    return faiss.StandardGpuResources()
 
 
 def run(work: Callable[[Any], T]) -> T | None:
     """Give FAISS's resources of the GPU to `work`; return what it does, None if it fails."""
-    return _gpu().run(work)
+    try:
+        return _thread.submit(lambda: work(_resources())).result()
+    except RuntimeError as error:  # of FAISS, also for the errors of CUDA
+        _log.warning("FAISS failed on the GPU, and goes on on the CPU: %s", error)
+        return None
 
 
 def train(index: faiss.IndexIVF, sample: Float32) -> bool:
