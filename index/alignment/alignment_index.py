@@ -17,17 +17,8 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.spaces import (
-    find_space,
-    fit_to_documents,
-    insert_space,
-    load_space,
-)
-from index.common_text.collection import (
-    CommonTexts,
-    mark,
-    without_common,
-)
+from index.alignment.spaces import find_space, fit_to_documents, insert_space, load_space
+from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower

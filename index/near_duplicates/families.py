@@ -30,11 +30,7 @@ from index.near_duplicates.signatures import (
     unpack,
 )
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
-from index.sqlite.connections import (
-    DatabaseFormat,
-    document_id_list,
-    vector_id_list,
-)
+from index.sqlite.connections import DatabaseFormat, document_id_list, vector_id_list
 from index.store.database import Connection, Connections
 
 FAMILIES_FILE = "families.sqlite3"

@@ -24,13 +24,7 @@ from index.engine.query import EncodedQuery, Seconds, timed
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates
-from index.search.records import (
-    AlignmentOptions,
-    AlignmentReceipt,
-    Examples,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import AlignmentOptions, AlignmentReceipt, Examples, Mode, SearchOptions
 from index.search.score import LinearFusion, Ranking, score_candidates, with_channel
 from index.vectors.vector_index import NO_VECTOR
 
