@@ -185,21 +185,18 @@ class Ranker:
         ).sorted()
 
 
-def combine_scores(
-    like: Float32, unlike: Sequence[Float32], weight: float = UNLIKE_WEIGHT
-) -> Float32:
+def combine_scores(like: Float32, unlike: Sequence[Float32]) -> Float32:
     """Return the score Float32[N] of documents by the formula of this module.
 
     Args:
         like: Float32[L, N], scores with the examples that are liked.
         unlike: Float32[N] with each of the others.
-        weight: of the others.
     """
     roots = np.sqrt(np.maximum(like, 0.0))
     scores: Float32 = np.square(roots.mean(axis=0)).astype(np.float32)
     if unlike:
         nearer = np.maximum(0.0, np.max(np.stack(unlike), axis=0) - scores)
-        scores = (scores - weight * nearer).astype(np.float32)
+        scores = (scores - UNLIKE_WEIGHT * nearer).astype(np.float32)
     return scores
 
 
