@@ -1,13 +1,11 @@
 """FAISS on a GPU: whether it is used, who owns it, and the k-means of the lists.
 
-Only a FAISS built for GPUs can use one. Where there is none, where it is turned off, where a call
-is too small to be worth the copies, and where the GPU fails (its memory is full, say), the caller
-computes on the CPU. FAISS's resources of a GPU are not made for concurrent use, so one thread owns
-them.
+Only a FAISS built for GPUs can use one. Where there is none, where a call is too small to be worth
+the copies, and where the GPU fails (its memory is full, say), the caller computes on the CPU.
+FAISS's resources of a GPU are not made for concurrent use, so one thread owns them.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -29,26 +27,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-_allowed = threading.Event()
-_allowed.set()
-
-
-def number_of_gpus() -> int:
-    """Return how many GPUs FAISS can use: 0 where it is built for a CPU."""
-    return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
-
-
-def allow_gpu(allowed: bool) -> None:
-    """Let this process use a GPU, as it does by default, or not."""
-    if allowed:
-        _allowed.set()
-    else:
-        _allowed.clear()
-
-
 def gpu_is_used() -> bool:
-    """Whether calls that are large enough go to a GPU."""
-    return _allowed.is_set() and number_of_gpus() > 0
+    """Whether calls that are large enough go to a GPU: not where FAISS is built for a CPU."""
+    return hasattr(faiss, "StandardGpuResources") and bool(faiss.get_num_gpus())
 
 
 _thread = ThreadPoolExecutor(1, "faiss-gpu")

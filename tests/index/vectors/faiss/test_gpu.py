@@ -15,7 +15,6 @@ from tests.kit.index_fixtures import DIMENSION, unit_vectors
 
 def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
     large = unit_vectors(2_100, seed=1)
-    assert gpu.number_of_gpus() == 0
     assert not gpu.gpu_is_used()
     assert not gpu.is_worth_it(len(large), len(large))
     assert not gpu.train(ivf.untrained_index(DIMENSION, 4, "fp32"), large)
@@ -59,14 +58,6 @@ def test_a_failure_is_reported_and_the_next_call_works(
         assert gpu.run(fail) is None
     assert "out of memory" in caplog.text
     assert gpu.run(lambda resources: 7) == 7
-
-
-def test_it_can_be_turned_off_and_on() -> None:
-    try:
-        gpu.allow_gpu(False)
-        assert not gpu.gpu_is_used()
-    finally:
-        gpu.allow_gpu(True)
 
 
 @pytest.mark.parametrize("k", [1, 7, 300])
