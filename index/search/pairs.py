@@ -199,15 +199,9 @@ def _vectors(search: PairSearch, start: int) -> tuple[Int64, Float32]:
 
 def _first_of_families(data: DataDirectory, ids: Int64) -> Int64:
     """Return ids Int64[N], ascending, without those whose family has one before them."""
-    seen: set[int] = set()
-    kept = []
+    kept: list[int] = []
     for start in range(0, len(ids), _READ):
         part = ids[start : start + _READ].tolist()
-        families = data.store.families.of(part)
-        for vector_id in part:
-            family = families.get(vector_id)
-            if family is None or family not in seen:
-                kept.append(vector_id)
-            if family is not None:
-                seen.add(family)
+        families = data.store.families.of(part)  # by the least vector id in each
+        kept += [vector_id for vector_id in part if families.get(vector_id, vector_id) == vector_id]
     return np.array(kept, dtype=np.int64)
