@@ -279,16 +279,24 @@ def shared_terms(
     """
     shared, positions = _shared(query.term_ids, documents.term_ids)
     parts = (query.weights * query.idf).take(positions) * np.sqrt(documents.counts[shared])
-    term_ids, ends = documents.term_ids[shared], np.searchsorted(shared, documents.ends)
-    for begin, end in pairwise([0, *ends.tolist()]):
-        part, places = parts[begin:end], positions[begin:end]
-        # Sorting all of them takes several times as long.
-        rank = max(0, len(part) - limit)
-        least = np.partition(part, rank)[rank] if rank else np.float32(0.0)
-        chosen = np.flatnonzero((part >= least) & (part > 0))
-        best = chosen[np.lexsort((places[chosen], -part[chosen]))][:limit]
-        weights = part[best].astype(np.float64) / max(float(part.sum()), _LEAST_NORM)
-        yield list(zip(term_ids[begin:end][best].tolist(), weights.tolist(), strict=True))
+    ends = np.searchsorted(shared, documents.ends)
+    bounds = [0, *ends.tolist()]
+    wholes, least = np.zeros(len(ends)), np.zeros(len(ends), dtype=np.float32)
+    for row, (begin, end) in enumerate(pairwise(bounds)):
+        part = parts[begin:end]
+        wholes[row] = part.sum()
+        if len(part) > limit:  # sorting all of them takes several times as long
+            least[row] = np.partition(part, len(part) - limit)[len(part) - limit]
+    document = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    chosen = np.flatnonzero((parts >= least.take(document)) & (parts > 0))
+    document = document.take(chosen)
+    order = np.lexsort((positions.take(chosen), -parts.take(chosen), document))
+    chosen, document = chosen.take(order), document.take(order)
+    weights = (parts.take(chosen).astype(np.float64) / wholes.take(document)).tolist()
+    term_ids = documents.term_ids[shared.take(chosen)].tolist()
+    for begin, end in pairwise(np.searchsorted(document, np.arange(len(ends) + 1)).tolist()):
+        best = slice(begin, min(end, begin + limit))
+        yield list(zip(term_ids[best], weights[best], strict=True))
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:

@@ -129,10 +129,10 @@ class Ranker:
 
     def _others(self, candidates: Candidates) -> Candidates:
         """Leave out the queries."""
-        if not self.left_out:
-            return candidates
-        kept = ~np.isin(candidates.vector_ids, list(self.left_out))
-        return candidates.take(np.flatnonzero(kept))
+        kept = np.ones(len(candidates), dtype=np.bool_)
+        for vector_id in self.left_out:
+            kept &= candidates.vector_ids != vector_id
+        return candidates if kept.all() else candidates.take(np.flatnonzero(kept))
 
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""

@@ -186,26 +186,28 @@ class SQLiteConnections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        with self._lent() as connection:
-            connection.execute("BEGIN")
-            yield connection
-            connection.execute("COMMIT")
-
-    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        """Return the rows of one statement, which needs no transaction to see one state."""
-        with self._lent() as connection:
-            return connection.execute(statement, values).fetchall()
-
-    @contextmanager
-    def _lent(self) -> Iterator[sqlite3.Connection]:
         with translated_errors(self._path):
             connection = self._borrow()
             try:
+                connection.execute("BEGIN")
                 yield connection
+                connection.execute("COMMIT")
             except BaseException:
                 connection.close()
                 raise
             self._give_back(connection)
+
+    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, which needs no transaction to see one state."""
+        with translated_errors(self._path):
+            connection = self._borrow()
+            try:
+                rows = connection.execute(statement, values).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+            return rows
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
