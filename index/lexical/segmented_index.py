@@ -347,11 +347,11 @@ class SegmentedIndex(Follower):
         removed: Sequence[int],
         state: tuple[str, str, int] | None = None,
         *,
-        anew: bool = False,
+        rebuilding: bool = False,
     ) -> Sequence[int]:
         if self._stopping.is_set():
             raise StoreError(f"{self.path}: the store is being closed")
-        pending = super()._write(changed, removed, state, anew=anew)
+        pending = super()._write(changed, removed, state, rebuilding=rebuilding)
         self._read_file()
         return pending
 
