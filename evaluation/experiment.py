@@ -11,21 +11,10 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
-from evaluation.baselines import (
-    BLOCK_BASELINES,
-    LEXICAL_BASELINES,
-    CorpusBlocks,
-    lexical_baselines,
-)
+from evaluation.baselines import BLOCK_BASELINES, LEXICAL_BASELINES, CorpusBlocks, lexical_baselines
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.metrics import MEASURES
-from evaluation.report import (
-    PairTask,
-    Report,
-    RetrievalTask,
-    report_pairs,
-    report_retrieval,
-)
+from evaluation.report import PairTask, Report, RetrievalTask, report_pairs, report_retrieval
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import (
     HYBRID,

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import PairRows, Qrels
-from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
+from evaluation.significance import Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Run
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
@@ -182,7 +182,7 @@ def order_triplets(scores: Float32, pairs: PairRows) -> Float64:
 
 
 def estimate_pairs_of_seeds(
-    seeds: Sequence[tuple[Float32, float]], labels: Labels, resamples: int = RESAMPLES
+    seeds: Sequence[tuple[Float32, float]], labels: Labels
 ) -> dict[str, Estimate]:
     """Return `measure_pairs` with bootstrap intervals over pairs, at fixed thresholds.
 
@@ -192,7 +192,6 @@ def estimate_pairs_of_seeds(
     Args:
         seeds: of each training the scores Float32[P] and its threshold.
         labels: Bool[P].
-        resamples: of the pairs; the trainings are not resampled.
     """
     measured = [measure_pairs(scores, labels, threshold) for scores, threshold in seeds]
     names = list(measured[0])
@@ -210,7 +209,7 @@ def estimate_pairs_of_seeds(
         mean: Float64 = np.mean(figures, axis=0)
         return mean
 
-    low, high = bootstrap_percentiles(len(labels), of_resamples, resamples)
+    low, high = bootstrap_percentiles(len(labels), of_resamples)
     means = np.array([np.mean([values[name] for values in measured]) for name in names])
     return dict(zip(names, join_estimates(means, low, high), strict=True))
 

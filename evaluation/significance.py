@@ -88,10 +88,10 @@ def bootstrap_percentiles(
     return low, high
 
 
-def estimate_means(values: Float64, resamples: int = RESAMPLES) -> list[Estimate]:
+def estimate_means(values: Float64) -> list[Estimate]:
     """Estimate the mean of each column of Float64[items, M]."""
     items = len(values)
-    low, high = bootstrap_percentiles(items, lambda counts: (counts @ values).T / items, resamples)
+    low, high = bootstrap_percentiles(items, lambda counts: (counts @ values).T / items)
     return join_estimates(values.mean(0), low, high)
 
 
@@ -101,14 +101,14 @@ def join_estimates(values: Float64, low: Float64, high: Float64) -> list[Estimat
     return [Estimate(*triple) for triple in triples]
 
 
-def compare_paired(values: Float64, reference: Float64, resamples: int = RESAMPLES) -> Comparison:
+def compare_paired(values: Float64, reference: Float64) -> Comparison:
     """Compare two systems by their values Float64[items] on the same items.
 
     The p-value is that of a randomisation test of the mean difference: the two systems are
-    exchanged at random, item by item. It is exact where there are at most `resamples` exchanges.
+    exchanged at random, item by item. It is exact where there are at most `RESAMPLES` exchanges.
     """
     differences = values - reference
-    (estimate,) = estimate_means(differences[:, None], resamples)
+    (estimate,) = estimate_means(differences[:, None])
     if len(differences) == 1:  # both exchanges differ as much
         return Comparison(estimate.value, estimate.low, estimate.high, 1.0)
     require_extra("evaluate", "a randomisation test", "scipy")
@@ -119,7 +119,7 @@ def compare_paired(values: Float64, reference: Float64, resamples: int = RESAMPL
         np.mean,
         permutation_type="samples",
         vectorized=True,
-        n_resamples=resamples,
+        n_resamples=RESAMPLES,
         batch=max(1, _CELLS_PER_BATCH // len(differences)),
         rng=np.random.default_rng(_SEED),
     )

@@ -71,14 +71,12 @@ def vector_system(
     return System(name, settings, score, score_pairs)
 
 
-def rank(
-    system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64, depth: int = DEPTH
-) -> Run:
+def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
     """Rank a corpus for each query; a query that is in the corpus is not ranked for itself."""
     starts = range(0, len(query_ids), _QUERIES_PER_CALL)
     calls = [slice(start, start + _QUERIES_PER_CALL) for start in starts]
-    runs = [rank_scores(system.score(rows[some]), ids, query_ids[some], depth) for some in calls]
-    shape = (0, min(depth, len(ids)))
+    runs = [rank_scores(system.score(rows[some]), ids, query_ids[some]) for some in calls]
+    shape = (0, min(DEPTH, len(ids)))
     return Run(
         tuple(query_ids),
         np.concatenate([np.empty(shape, np.int64), *(run.rows for run in runs)]),

@@ -144,21 +144,25 @@ class Follower:
                 (self._source,) = store.execute(_IDENTITY).fetchone()
             self._connections()
             self._behind, self._position = False, 0
-            self._apply(changes, anew=True)
+            self._apply(changes, rebuilding=True)
             self._work_off_rest()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Lend a connection inside a read transaction, after following where that has failed."""
-        connections = self._connections()
-        if not self._read_only and self._lags():
+        self._connections()
+        if not self._read_only:
+            self._make_up()
+        with self._noting_damage(), self._connections().reading() as connection:
+            yield connection
+
+    def _make_up(self) -> None:
+        """Follow what it lacks; a full disk does not keep what is there from being read."""
+        if self._lags():
             try:
                 self.follow()
-            except StorageError as error:  # a full disk does not keep what is there from being read
+            except StorageError as error:
                 _log.error("what is derived does not follow the store: %s", error)
-            connections = self._connections()
-        with self._noting_damage(), connections.reading() as connection:
-            yield connection
 
     def _lags(self) -> bool:
         """Return whether it lacks something, be it what another server has written."""
@@ -202,20 +206,20 @@ class Follower:
         """Derive what follows from documents that were added, and still are to be worked off."""
         raise NotImplementedError
 
-    def _apply(self, changes: Changes, *, anew: bool = False) -> Sequence[int]:
+    def _apply(self, changes: Changes, *, rebuilding: bool = False) -> Sequence[int]:
         """Apply changes, and return what is to be worked off; the last transaction says so.
 
         In a database all of them are one transaction, so that nobody follows half of them; it is
         left out where another server has applied some.
         """
         changed, pending = changes.changed, list[int]()
-        removed = changes.removed if self._position else ()  # nothing has nothing to remove
+        removed = changes.removed if self._position else ()  # an empty file has none of them
         size = len(changed) + 1 if self._shared is not None else _DOCUMENTS_A_TRANSACTION
         last = max(0, len(changed) - 1) // size * size
         for start in range(0, last + 1, size):
             some = changed[start : start + size]
             state = (self._source, self._rule, changes.sequence) if start == last else None
-            pending += self._write(some, () if start else removed, state, anew=anew)
+            pending += self._write(some, () if start else removed, state, rebuilding=rebuilding)
         if not self._behind:
             self._position = changes.sequence
         return pending
@@ -230,11 +234,11 @@ class Follower:
         removed: Sequence[int],
         state: tuple[str, str, int] | None = None,
         *,
-        anew: bool = False,
+        rebuilding: bool = False,
     ) -> Sequence[int]:
         """Remove and add documents in one transaction, which may note the state after it."""
         with self.writing() as connection:
-            if self._shared is not None and anew:
+            if self._shared is not None and rebuilding:
                 self._clear(connection)
             elif self._shared is not None:
                 found = tuple(connection.execute(_STATE).fetchone())

@@ -8,13 +8,7 @@ import numpy as np
 from encoder.arrays import Float32, Float64
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.systems import (
-    System,
-    align_first,
-    corpus_statistics,
-    rank_scores,
-    vector_system,
-)
+from evaluation.systems import System, align_first, corpus_statistics, rank_scores, vector_system
 from index.embed import EmbeddedCorpus
 from index.search.score import (
     DEFAULT_RULE,

@@ -24,11 +24,7 @@ from index.alignment.spaces import (
     insert_space,
     load_space,
 )
-from index.common_text.collection import (
-    CommonTexts,
-    mark,
-    without_common,
-)
+from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower

@@ -1,4 +1,4 @@
-"""What an engine is asked: a query, and the time that the stages of its search take."""
+"""The input of an engine: a query; and the time that the stages of its search take."""
 
 import time
 from collections.abc import Iterator

@@ -158,7 +158,10 @@ class LexicalIndex(SegmentedIndex):
         if among is not None and len(query) and len(candidates) < least:
             present = snapshot.present_ids()
             candidates = present[among.contains(present)]
-        return best_matches(candidates, snapshot.scores(query, candidates, reads), k)
+        scores = snapshot.scores(query, candidates, reads)
+        order = np.lexsort((candidates, -scores))[:k]
+        order = order[scores[order] > 0]
+        return LexicalMatches(candidates[order], scores[order])
 
     def score(
         self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads | None = None
@@ -254,10 +257,3 @@ def _query(snapshot: LexicalSnapshot, terms: WeightedTerms) -> LexicalQuery:
         pairs=snapshot.terms.levels[term_ids] == PAIR,
         identity=snapshot.identity,
     )
-
-
-def best_matches(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
-    """Return the k documents of the highest scores above 0, best first."""
-    order = np.lexsort((vector_ids, -scores))[:k]
-    order = order[scores[order] > 0]
-    return LexicalMatches(vector_ids[order], scores[order])

@@ -16,14 +16,14 @@ The formula was chosen on the queries of eight corpora that no weight was traine
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int32, Int64, UInt8, UInt32
 from encoder.terms.general_words import PAIR, shares
 from index.lexical.tables import MAX_COUNT, NO_TERMS, DocumentTerms, JoinedTerms
-from index.lexical.terms import count_corpus, level_of
+from index.lexical.terms import count_terms_and_titles, known_titles, level_of
 from index.progress import Progress
 
 GENERAL_DOCUMENTS = 100  # K
@@ -89,7 +89,9 @@ def rows_of_texts(
     """
     term_id_of: dict[str, int] = {}
     counted: list[DocumentTerms] = []
-    for terms in count_corpus(texts, titles, documents):
+    known = known_titles(titles[:documents])
+    for text, title in zip(texts, chain(titles, repeat("")), strict=False):
+        terms = count_terms_and_titles(text, known, title)
         term_ids = [term_id_of.setdefault(term, len(term_id_of)) for term in terms]
         counts = np.minimum(list(terms.values()), MAX_COUNT)
         counted.append((np.array(term_ids, dtype=np.uint32), counts.astype(np.uint16)))

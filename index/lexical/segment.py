@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Bool, Float32, Float64, Int64, UInt32
+from encoder.arrays import Bool, Float32, Float64, Int64, UInt32, UInt64
 from index.lexical.scoring import LexicalQuery, candidate_terms
 from index.lexical.tables import DocumentTerms, JoinedTerms
 
@@ -101,6 +101,43 @@ def runs(starts: Int64, lengths: Int64) -> Int64:
 
 
 MOST_TERMS = 2**25  # of the documents of a segment: they are sorted in memory, 8 bytes each
+_BITS = 64
+_LEAST_SHARE = 1 / 16  # of all term ids; the bits of so many take 3 bytes each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermBits:
+    """Which term ids a segment has, a bit each: to find a thousand among millions.
+
+    A binary search would read some twenty of the ids for each, far apart in memory.
+
+    Attributes:
+        bits: UInt64[W], of 64 ids each.
+        before: UInt32[W], how many of them are of lower ids.
+    """
+
+    bits: UInt64
+    before: UInt32
+
+    def locate(self, wanted: UInt32) -> tuple[Int64, Int64]:
+        """Return what `locate` does, of the ids that are set and the wanted ones [U]."""
+        words, masks = wanted // _BITS, np.uint64(1) << (wanted % _BITS).astype(np.uint64)
+        bits = self.bits.take(words, mode="clip")
+        found = np.flatnonzero((bits & masks != 0) & (words < len(self.bits)))
+        lower = np.bitwise_count(bits[found] & (masks[found] - np.uint64(1)))
+        return self.before.take(words[found]).astype(np.int64) + lower, found
+
+
+def note_bits(term_ids: UInt32) -> TermBits | None:
+    """Return the bits of these ids [U], ascending; None where a search among them costs less."""
+    size = int(term_ids[-1]) + 1 if len(term_ids) else 0
+    if len(term_ids) <= size * _LEAST_SHARE:
+        return None
+    is_set = np.zeros(-(-size // _BITS) * _BITS, dtype=np.bool_)
+    is_set[term_ids] = True
+    bits = np.packbits(is_set, bitorder="little").view("<u8")
+    numbers = np.bitwise_count(bits)
+    return TermBits(bits, np.cumsum(numbers, dtype=np.uint32) - numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +151,7 @@ class Segment:
         counts: UInt16[M], how often each of them has it.
         ends: UInt32[U], where those of each term end.
         frequent: the terms that many of the documents have, once more.
+        bits: of the term ids, if they are many.
     """
 
     documents: JoinedTerms
@@ -122,6 +160,7 @@ class Segment:
     counts: NDArray[np.uint16]
     ends: UInt32
     frequent: FrequentTerms
+    bits: TermBits | None
 
     def __len__(self) -> int:
         return len(self.documents.vector_ids)
@@ -139,6 +178,10 @@ class Segment:
         rows = np.minimum(np.searchsorted(ids, vector_ids), len(ids) - 1)
         positions = np.flatnonzero(ids[rows] == vector_ids)
         return positions, rows[positions]
+
+    def locate(self, wanted: UInt32) -> tuple[Int64, Int64]:
+        """Return where the wanted terms [U], ascending, are in `term_ids`, and which these are."""
+        return locate(self.term_ids, wanted) if self.bits is None else self.bits.locate(wanted)
 
     def terms_of(self, row: int) -> DocumentTerms:
         """Return the terms of one document."""
@@ -166,6 +209,7 @@ def make_segment(documents: JoinedTerms) -> Segment:
         documents.counts.take(entries),
         (last + 1).astype(np.uint32),
         find_frequent(documents, different, entries, last + 1),
+        note_bits(different),
     )
 
 
@@ -204,20 +248,6 @@ def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
     if (order[:-1] > order[1:]).any():
         documents = join_documents([(documents, order)])
     return make_segment(documents)
-
-
-def divide(lengths: Sequence[int], most: int) -> list[slice]:
-    """Divide a sequence of segments of these lengths into runs of at most `most` together.
-
-    A longer segment is a run alone.
-    """
-    starts, size = [0], 0
-    for number, length in enumerate(lengths):
-        if size and size + length > most:
-            starts.append(number)
-            size = 0
-        size += length
-    return [slice(*both) for both in pairwise([*starts, len(lengths)])] if lengths else []
 
 
 # Arrays of so many terms of documents fit the cache of a core, and need no new memory each time.
@@ -278,7 +308,7 @@ def prepare_query(query: LexicalQuery) -> PreparedQuery:
 
 def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
     """Read the terms of a query that are read by term."""
-    at, terms = locate(segment.term_ids, prepared.term_ids)
+    at, terms = segment.locate(prepared.term_ids)
     ends = segment.ends.take(at).astype(np.int64)
     starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
     lengths = ends - starts
@@ -288,35 +318,22 @@ def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
     by_term = np.ones(len(terms), dtype=np.bool_)
     by_term[found] = False
     found, size = terms[found], len(segment.frequent.term_ids)
-    weights = _spread(prepared.weights[found], places, size)
+    weights = np.zeros(size, dtype=np.float32)
+    weights[places] = prepared.weights[found]
     terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
     dots = np.zeros(len(segment))
-    for some in _bounded(lengths, _POSTINGS_AT_ONCE):
+    for some in bounded(lengths, _POSTINGS_AT_ONCE):
         entries = runs(starts[some], lengths[some])
         rows, counts = segment.rows.take(entries), segment.counts.take(entries)
-        some_terms, numbers = terms[some], lengths[some]
-        dots += _sums(rows, prepared.weights[some_terms], numbers, _roots(counts), len(segment))
+        values = prepared.weights[terms[some]].astype(np.float64)
+        products = np.repeat(values, lengths[some])
+        products *= _roots(counts)
+        dots += np.bincount(rows, products, len(segment))
     return SegmentDots(segment, dots, weights)
-
-
-def _sums(
-    rows: UInt32, values: Float32, lengths: Int64, factors: Float32 | NDArray[np.uint16], size: int
-) -> Float64:
-    """Sum a value of each term times a factor of each document that has it, by document."""
-    products = np.repeat(values.astype(np.float64), lengths)
-    products *= factors
-    # Without postings it counts, in integers.
-    return np.bincount(rows, products, minlength=size).astype(np.float64, copy=False)
 
 
 def _roots(counts: NDArray[np.uint16]) -> Float32:
     return np.sqrt(counts, dtype=np.float32)
-
-
-def _spread(values: Float32, places: Int64, size: int) -> Float32:
-    spread = np.zeros(size, dtype=np.float32)
-    spread[places] = values
-    return spread
 
 
 def _parts(
@@ -332,7 +349,7 @@ def _parts(
     starts = np.where(rows > 0, frequent.ends.take(rows - 1), 0)
     filled = np.flatnonzero(starts < ends)  # `reduceat` takes no empty part
     lengths = (ends - starts)[filled]
-    for some in _bounded(lengths, _ENTRIES_AT_ONCE):
+    for some in bounded(lengths, _ENTRIES_AT_ONCE):
         chosen = filled[some]
         spans = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
         yield (
@@ -343,7 +360,7 @@ def _parts(
         )
 
 
-def _bounded(lengths: Int64, size: int) -> Iterator[slice]:
+def bounded(lengths: Int64, size: int) -> Iterator[slice]:
     """Divide runs of these lengths [K] into parts of about a size together."""
     part = np.cumsum(lengths) // size
     bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(lengths)]

@@ -26,7 +26,7 @@ from encoder.arrays import Float64
 from encoder.atomic_files import sync
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies, TermCounts, no_terms
-from index.lexical.segment import FrequentTerms, Segment
+from index.lexical.segment import FrequentTerms, Segment, note_bits
 from index.lexical.snapshot import LexicalSnapshot, LiveSegment, SegmentFile
 from index.lexical.tables import JoinedTerms
 
@@ -126,7 +126,8 @@ def _load_segment(directory: Path, file: SegmentFile, squares: Float64) -> LiveS
     present[list(file.removed)] = False
     frequent = FrequentTerms(frequent_terms, places, frequent_counts, frequent_ends)
     documents = JoinedTerms(ids, terms, counts, ends)
-    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent)
+    bits = note_bits(different)
+    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent, bits)
     return LiveSegment(segment, present, squares, ~np.isnan(squares), file)
 
 

@@ -7,7 +7,7 @@ then forgets what these hold. Where they do not belong together, the texts are c
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from index.common_text.collection import CommonTexts
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
 from index.followers import AT_OPENING, Follower
 from index.lexical.frequencies import Frequencies, no_terms
-from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
+from index.lexical.segment import MOST_TERMS, bounded, make_segment, merge_segments
 from index.lexical.segment_files import delete_others, load_snapshot, save_snapshot
 from index.lexical.snapshot import (
     LexicalSnapshot,
@@ -148,11 +148,8 @@ class SegmentedIndex(Follower):
             if not _is_of(self._snapshot, state):
                 with self._following:
                     self._read_file()
-        elif self._lags():
-            try:
-                self.follow()
-            except StorageError as error:  # what is in memory can still be searched
-                _log.error("the words do not follow the store: %s", error)
+        else:
+            self._make_up()
 
     def follow(self, last: Changes | None = None) -> None:
         """Apply what the store has and this lacks; while a thread does, leave it to that."""
@@ -192,7 +189,7 @@ class SegmentedIndex(Follower):
     def use_frequencies(self, frequencies: Frequencies) -> None:
         """Compute norms by frequencies that another process chose for the same words."""
         with self._following:
-            segments = tuple(_outdated(self._snapshot.segments))
+            segments = tuple(map(outdated, self._snapshot.segments))
             self._snapshot = replace(self._snapshot, segments=segments, frequencies=frequencies)
 
     def unpublished(self) -> int:
@@ -227,8 +224,7 @@ class SegmentedIndex(Follower):
             with self._following:
                 if self._snapshot.identity != before.identity:
                     return  # made again meanwhile
-                self._snapshot = replace(snapshot, segments=saved.segments)
-                self._read_file()  # what came meanwhile
+                self._read_state(replace(snapshot, segments=saved.segments))
                 self._published = snapshot.changes
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
@@ -303,11 +299,11 @@ class SegmentedIndex(Follower):
         removed: Sequence[int],
         state: tuple[str, str, int] | None = None,
         *,
-        anew: bool = False,
+        rebuilding: bool = False,
     ) -> Sequence[int]:
         if self._stopping.is_set():
             raise StoreError(f"{self.path}: the store is being closed")
-        pending = super()._write(changed, removed, state, anew=anew)
+        pending = super()._write(changed, removed, state, rebuilding=rebuilding)
         self._read_file()
         return pending
 
@@ -333,26 +329,26 @@ class SegmentedIndex(Follower):
         """
         for _ in range(1, _ATTEMPTS):
             with suppress(SnapshotError):  # of files that are deleted when others are published
-                self._read_state()
+                self._read_state(self._snapshot)
                 return
-        self._read_state()
+        self._read_state(self._snapshot)
 
-    def _read_state(self) -> None:
-        directory, snapshot = self.path.parent, self._snapshot
+    def _read_state(self, snapshot: LexicalSnapshot) -> None:
+        """Take a snapshot, with what has changed in the file since then, for the present one."""
         with self._noting_damage(), self._connections().reading() as connection:
             state = read_state(connection)
-            if _is_of(snapshot, state):
-                return
             if snapshot.identity != state.identity or snapshot.changes < state.published:
                 snapshot = _empty(state.identity)
                 if state.published:
-                    snapshot = load_snapshot(directory, read_manifest(connection))
+                    snapshot = load_snapshot(self.path.parent, read_manifest(connection))
                 self._published = snapshot.changes
-            try:
-                self._snapshot = _follow(connection, snapshot, state)
-            except BaseException:
-                self._snapshot = _empty("")  # the term counts were changed in part
-                raise
+            if not _is_of(snapshot, state):
+                try:
+                    snapshot = _follow(connection, snapshot, state)
+                except BaseException:
+                    self._snapshot = _empty("")  # the term counts were changed in part
+                    raise
+            self._snapshot = snapshot
 
     def _open(self) -> SQLiteConnections:
         if not self._read_only:
@@ -392,21 +388,17 @@ def _follow(
     frequencies = snapshot.frequencies
     if not frequencies.serve(number, state.changes):  # they are renewed
         frequencies = Frequencies(terms.copy().frequencies, number, state.changes)
-        segments = _outdated(segments)
+        segments = list(map(outdated, segments))
     return LexicalSnapshot(
         tuple(segments), terms, frequencies, number, state.changes, state.identity
     )
-
-
-def _outdated(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
-    return [outdated(live) for live in segments]
 
 
 def _with_norms(snapshot: LexicalSnapshot) -> LexicalSnapshot:
     """Return the snapshot with the norms of all documents, by its frequencies."""
     counted = snapshot.terms.copy().frequencies
     frequencies = Frequencies(counted, snapshot.number, snapshot.changes)
-    segments = _outdated(snapshot.segments)
+    segments = list(map(outdated, snapshot.segments))
     snapshot = replace(snapshot, segments=tuple(segments), frequencies=frequencies)
     for live in segments:
         live.squares[:] = np.nan  # of those that are not there
@@ -430,8 +422,8 @@ def _merge_for_files(segments: Sequence[LiveSegment]) -> list[LiveSegment]:
     kept = [live for live in segments if live.file is not None and _is_worth_keeping(live)]
     known = {id(live) for live in kept}
     others = [live for live in segments if id(live) not in known and live.present.any()]
-    runs = [others[part] for part in divide([other.segment.size for other in others], MOST_TERMS)]
-    return [*kept, *(_merged(run) for run in runs)]
+    sizes = np.array([other.segment.size for other in others], dtype=np.int64)
+    return [*kept, *(_merged(others[run]) for run in bounded(sizes, MOST_TERMS))]
 
 
 def _is_worth_keeping(live: LiveSegment) -> bool:

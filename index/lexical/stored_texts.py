@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
 from index.common_text.collection import CommonTexts
-from index.lexical.terms import count_terms_and_titles, with_titles
+from index.lexical.terms import count_terms_and_titles, known_titles
 from index.sqlite.connections import vector_id_list
 from index.store.database import Connection, Connections
 
@@ -68,6 +68,6 @@ class StoredTexts:
             rows = store.execute(_TITLES, (self._last,)).fetchall()
             new = [*(str(title) for _, title in rows), *others]
             if any(new):
-                self._titles = with_titles(self._titles, new)
+                self._titles = self._titles.joined(known_titles(new))
             self._last = max((row[0] for row in rows), default=self._last)
             return self._titles

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise, repeat
+from itertools import pairwise
 
 import numpy as np
 
@@ -36,11 +36,6 @@ def title_term(words: Sequence[str]) -> str:
 def known_titles(titles: Iterable[str]) -> TitleMatcher:
     """Make ready the titles of a corpus, to be found in texts."""
     return match_titles(hash_words(title_words(title)) for title in titles)
-
-
-def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
-    """Return titles and more of them, without reading those that are known again."""
-    return known.joined(known_titles(titles))
 
 
 def count_terms_and_titles(
@@ -91,21 +86,6 @@ def _count_titles(words: Sequence[str], titles: TitleMatcher, title: str) -> dic
     if named_words := title_words(title):
         counted[title_term(named_words)] = OWN_TITLE_COUNT
     return counted
-
-
-def count_corpus(
-    texts: Iterable[str], titles: Sequence[str], documents: int | None = None
-) -> Iterator[Counter[str]]:
-    """Count the terms of the texts of a whole corpus.
-
-    Args:
-        texts: of the documents, then of queries that are none.
-        titles: of the documents and queries; without any, words and pairs alone are counted.
-        documents: how many of the texts are documents; all when not given.
-    """
-    known = known_titles(titles[:documents])
-    for text, title in zip(texts, chain(titles, repeat("")), strict=False):
-        yield count_terms_and_titles(text, known, title)
 
 
 def named_titles(words: Sequence[str], titles: TitleMatcher) -> Iterator[str]:

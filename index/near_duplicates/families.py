@@ -30,11 +30,7 @@ from index.near_duplicates.signatures import (
     unpack,
 )
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
-from index.sqlite.connections import (
-    DatabaseFormat,
-    document_id_list,
-    vector_id_list,
-)
+from index.sqlite.connections import DatabaseFormat, document_id_list, vector_id_list
 from index.store.database import Connection, Connections
 
 FAMILIES_FILE = "families.sqlite3"
@@ -261,13 +257,6 @@ def _add_documents(connection: Connection, vector_ids: Iterable[int]) -> Sequenc
     return again
 
 
-def _add_texts(connection: Connection, store: Connection, signed: Iterable[SignedText]) -> None:
-    """Add the texts of those documents that are still to be looked at, and link them."""
-    for text in signed:
-        if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
-            connection.execute(_SET_TEXT, (_add_text(connection, store, text), text.vector_id))
-
-
 def _add_text(connection: Connection, store: Connection, text: SignedText) -> int:
     """Add a text, in the families of its near-duplicates or a new one; return its id."""
     known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
@@ -463,4 +452,7 @@ class Families(Follower):
             if isinstance(text, str)  # else it is damaged
         ]
         with self.writing() as connection, self._truth.reading() as store:
-            _add_texts(connection, store, signed)
+            for text in signed:
+                if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
+                    text_id = _add_text(connection, store, text)
+                    connection.execute(_SET_TEXT, (text_id, text.vector_id))

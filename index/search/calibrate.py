@@ -20,6 +20,7 @@ from encoder.calibration import (
     standard_scores,
 )
 from encoder.checkpoint import Checkpoint, vector_space
+from encoder.comparison.result import PairScore
 from index.directory.data_directory import DataDirectory
 from index.errors import StoreError
 from index.progress import Progress, SilentProgress
@@ -206,7 +207,7 @@ def why_no_probability(calibrator: ScoreCalibrator, mode: Mode) -> str | None:
     return calibrator.unmeasured or NO_MAP
 
 
-def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:
+def within(bounds: Bounds, score: float, calibrated: CalibratedScore | PairScore) -> bool:
     """Return whether a score is inside the bounds; an unknown measure is outside."""
     probability, rate = calibrated.probability, calibrated.false_positive_rate
     return (

@@ -153,12 +153,18 @@ def pair_scores(vectors: Float32, pairs: Int64) -> Float64:
 
 def measure_distribution(scores: Float64, documents: int) -> NullDistribution:
     """Return the distribution of the scores Float64[M] of random pairs of so many documents."""
-    points = _points(-np.sort(-scores.round(_SCORE_DECIMALS)))
+    falling, count = -np.sort(-scores.round(_SCORE_DECIMALS)), len(scores)
+    powers = np.arange(0, math.log10(count) + 1e-9, 1 / _POINTS_A_DECADE)
+    body = 1.0 - 10.0**-powers  # the same resolution where nearly all pairs reach the score
+    shares = np.concatenate([10.0**-powers, body])
+    ranks = np.unique(np.clip(np.ceil(shares * count), 1, count).astype(np.int64))
+    points = np.unique(np.append(falling[ranks - 1], falling[-1]))
+    reached = np.searchsorted(-falling, -points, side="right")
     return NullDistribution(
         documents=documents,
-        pairs=len(scores),
-        scores=tuple(score for score, _ in points),
-        rates=tuple(rate for _, rate in points),
+        pairs=count,
+        scores=tuple(points.tolist()),
+        rates=tuple((reached / count).tolist()),
     )
 
 
@@ -170,18 +176,6 @@ def false_positive_rates(distribution: NullDistribution, scores: Float64) -> Flo
     """
     rates = np.interp(scores, np.array(distribution.scores), np.log(distribution.rates))
     return np.exp(rates)
-
-
-def _points(falling: Float64) -> list[tuple[float, float]]:
-    """Return points of the distribution: scores, ascending, and the share of pairs above each."""
-    count = len(falling)
-    powers = np.arange(0, math.log10(count) + 1e-9, 1 / _POINTS_A_DECADE)
-    body = 1.0 - 10.0**-powers  # the same resolution where nearly all pairs reach the score
-    shares = np.concatenate([10.0**-powers, body])
-    ranks = np.unique(np.clip(np.ceil(shares * count), 1, count).astype(np.int64))
-    scores = np.unique(np.append(falling[ranks - 1], falling[-1]))
-    reached = np.searchsorted(-falling, -scores, side="right")
-    return list(zip(scores.tolist(), (reached / count).tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

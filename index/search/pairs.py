@@ -15,7 +15,7 @@ from encoder.arrays import Float32, Int64
 from encoder.comparison.result import PairScore
 from index.directory.data_directory import DataDirectory
 from index.search.align import score_pairs
-from index.search.calibrate import CalibratedScore, Scoring, within
+from index.search.calibrate import Scoring, within
 from index.search.records import Bounds
 from index.vectors.faiss.exact import products
 
@@ -150,11 +150,7 @@ def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) 
     kept = [
         (ours, theirs, found)
         for ours, theirs, found in pairs
-        if within(
-            search.bounds,
-            found.score,
-            CalibratedScore(found.probability, found.false_positive_rate),
-        )
+        if within(search.bounds, found.score, found)
     ]
     needed = sorted({vector_id for ours, theirs, _ in kept for vector_id in (ours, theirs)})
     summaries = search.data.store.get(needed)
@@ -203,15 +199,9 @@ def _vectors(search: PairSearch, start: int) -> tuple[Int64, Float32]:
 
 def _first_of_families(data: DataDirectory, ids: Int64) -> Int64:
     """Return ids Int64[N], ascending, without those whose family has one before them."""
-    seen: set[int] = set()
-    kept = []
+    kept: list[int] = []
     for start in range(0, len(ids), _READ):
         part = ids[start : start + _READ].tolist()
-        families = data.store.families.of(part)
-        for vector_id in part:
-            family = families.get(vector_id)
-            if family is None or family not in seen:
-                kept.append(vector_id)
-            if family is not None:
-                seen.add(family)
+        families = data.store.families.of(part)  # by the least vector id in each
+        kept += [vector_id for vector_id in part if families.get(vector_id, vector_id) == vector_id]
     return np.array(kept, dtype=np.int64)

@@ -84,7 +84,8 @@ def search(
     alone = examples is not query
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
     run = _Search(data.store, engine, ranker, calibrator)
-    first = replace(_find(run, among), common_text=_common_share(data.store, examples))
+    common = [_common_share(data.store, example) for example in examples.all]
+    first = replace(_find(run, among), common_text=float(np.mean(common)))
     if not options.collapse:
         return first
 
@@ -100,11 +101,7 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(seconds))
 
 
-def _common_share(store: DocumentStore, examples: Examples) -> float:
-    return float(np.mean([_common_share_of(store, example) for example in examples.all]))
-
-
-def _common_share_of(store: DocumentStore, query: EncodedQuery) -> float:
+def _common_share(store: DocumentStore, query: EncodedQuery) -> float:
     if query.vector_id != NO_VECTOR:
         return store.alignment.common_share(query.vector_id)
     marks = mark(query.text, None, store.common_text.read())

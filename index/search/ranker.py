@@ -24,13 +24,7 @@ from index.engine.query import EncodedQuery, Seconds, timed
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates
-from index.search.records import (
-    AlignmentOptions,
-    AlignmentReceipt,
-    Examples,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import AlignmentOptions, AlignmentReceipt, Examples, Mode, SearchOptions
 from index.search.score import LinearFusion, Ranking, score_candidates, with_channel
 from index.vectors.vector_index import NO_VECTOR
 
@@ -135,10 +129,10 @@ class Ranker:
 
     def _others(self, candidates: Candidates) -> Candidates:
         """Leave out the queries."""
-        if not self.left_out:
-            return candidates
-        kept = ~np.isin(candidates.vector_ids, list(self.left_out))
-        return candidates.take(np.flatnonzero(kept))
+        kept = np.ones(len(candidates), dtype=np.bool_)
+        for vector_id in self.left_out:
+            kept &= candidates.vector_ids != vector_id
+        return candidates if kept.all() else candidates.take(np.flatnonzero(kept))
 
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""
@@ -191,21 +185,18 @@ class Ranker:
         ).sorted()
 
 
-def combine_scores(
-    like: Float32, unlike: Sequence[Float32], weight: float = UNLIKE_WEIGHT
-) -> Float32:
+def combine_scores(like: Float32, unlike: Sequence[Float32]) -> Float32:
     """Return the score Float32[N] of documents by the formula of this module.
 
     Args:
         like: Float32[L, N], scores with the examples that are liked.
         unlike: Float32[N] with each of the others.
-        weight: of the others.
     """
     roots = np.sqrt(np.maximum(like, 0.0))
     scores: Float32 = np.square(roots.mean(axis=0)).astype(np.float32)
     if unlike:
         nearer = np.maximum(0.0, np.max(np.stack(unlike), axis=0) - scores)
-        scores = (scores - weight * nearer).astype(np.float32)
+        scores = (scores - UNLIKE_WEIGHT * nearer).astype(np.float32)
     return scores
 
 

@@ -62,64 +62,36 @@ class _Content:
 
 
 class ReadersWriterLock:
-    """Many readers at once, or one writer.
+    """Many readers at once, or one writer. Not reentrant.
 
-    The two sides alternate: readers that arrive while a writer waits let it go first, and readers
-    that waited behind a writer go before the next one. So a search waits for one change at most,
-    and a change only for the searches that had already started. Not reentrant.
+    Readers that arrive while a writer waits let it go first, and a writer waits only for the
+    readers that had already started.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._entry = threading.Lock()  # held by a reader while it enters, by a writer to its end
+        self._left = threading.Condition()
         self._readers = 0
-        self._waiting_readers = 0
-        self._admitted_readers = 0
-        self._writing = False
-        self._waiting_writers = 0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Hold the lock together with other readers."""
-        with self._changed:
-            self._waiting_readers += 1
-            try:
-                self._changed.wait_for(self._readers_may_enter)
-                self._readers += 1
-            finally:
-                self._waiting_readers -= 1
-                self._admitted_readers = max(0, self._admitted_readers - 1)
-                self._changed.notify_all()
+        with self._entry, self._left:
+            self._readers += 1
         try:
             yield
         finally:
-            with self._changed:
+            with self._left:
                 self._readers -= 1
-                self._changed.notify_all()
+                self._left.notify()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the lock alone."""
-        with self._changed:
-            self._waiting_writers += 1
-            try:
-                self._changed.wait_for(self._a_writer_may_enter)
-                self._writing = True
-            finally:
-                self._waiting_writers -= 1
-                self._changed.notify_all()
-        try:
+        with self._entry:
+            with self._left:
+                self._left.wait_for(lambda: self._readers == 0)
             yield
-        finally:
-            with self._changed:
-                self._writing = False
-                self._admitted_readers = self._waiting_readers
-                self._changed.notify_all()
-
-    def _readers_may_enter(self) -> bool:
-        return not self._writing and (self._admitted_readers > 0 or self._waiting_writers == 0)
-
-    def _a_writer_may_enter(self) -> bool:
-        return not self._writing and self._readers == 0 and self._admitted_readers == 0
 
 
 class FaissIndex:

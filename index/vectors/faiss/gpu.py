@@ -1,13 +1,11 @@
 """FAISS on a GPU: whether it is used, who owns it, and the k-means of the lists.
 
-Only a FAISS built for GPUs can use one. Where there is none, where it is turned off, where a call
-is too small to be worth the copies, and where the GPU fails (its memory is full, say), the caller
-computes on the CPU. FAISS's resources of a GPU are not made for concurrent use, so one thread owns
-them.
+Only a FAISS built for GPUs can use one. Where there is none, where a call is too small to be worth
+the copies, and where the GPU fails (its memory is full, say), the caller computes on the CPU.
+FAISS's resources of a GPU are not made for concurrent use, so one thread owns them.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -29,59 +27,26 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class ResourceThread:
-    """A thread that owns resources, which it makes when they are first needed."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._made: Any = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="faiss-gpu")
-
-    def run(self, work: Callable[[Any], T]) -> T | None:
-        """Give the resources to `work` on the thread; return what it does, None if it fails."""
-
-        def owned() -> T:
-            if self._made is None:
-                self._made = self._make()
-            return work(self._made)
-
-        try:
-            return self._thread.submit(owned).result()
-        except RuntimeError as error:  # of FAISS, also for the errors of CUDA
-            _log.warning("FAISS failed on the GPU, and goes on on the CPU: %s", error)
-            return None
-
-
-_allowed = threading.Event()
-_allowed.set()
-
-
-def number_of_gpus() -> int:
-    """Return how many GPUs FAISS can use: 0 where it is built for a CPU."""
-    return int(faiss.get_num_gpus()) if hasattr(faiss, "StandardGpuResources") else 0
-
-
-def allow_gpu(allowed: bool) -> None:
-    """Let this process use a GPU, as it does by default, or not."""
-    if allowed:
-        _allowed.set()
-    else:
-        _allowed.clear()
-
-
 def gpu_is_used() -> bool:
-    """Whether calls that are large enough go to a GPU."""
-    return _allowed.is_set() and number_of_gpus() > 0
+    """Whether calls that are large enough go to a GPU: not where FAISS is built for a CPU."""
+    return hasattr(faiss, "StandardGpuResources") and bool(faiss.get_num_gpus())
 
 
-@cache
-def _gpu() -> ResourceThread:
-    return ResourceThread(lambda: faiss.StandardGpuResources())
+_thread = ThreadPoolExecutor(1, "faiss-gpu")
+
+
+@cache  # on the thread that owns them
+def _resources() -> Any:
+    return faiss.StandardGpuResources()
 
 
 def run(work: Callable[[Any], T]) -> T | None:
     """Give FAISS's resources of the GPU to `work`; return what it does, None if it fails."""
-    return _gpu().run(work)
+    try:
+        return _thread.submit(lambda: work(_resources())).result()
+    except RuntimeError as error:  # of FAISS, also for the errors of CUDA
+        _log.warning("FAISS failed on the GPU, and goes on on the CPU: %s", error)
+        return None
 
 
 def train(index: faiss.IndexIVF, sample: Float32) -> bool:

@@ -134,30 +134,25 @@ def search_nearest_lists(
         nprobe: how many lists, all at most.
         selector: find no other vectors.
     """
-    found = _nothing(len(queries), k)
-    given, ids, scores = (faiss.swig_ptr(array) for array in (queries, found.ids, found.scores))
     # Parameters of this call: nprobe set on the index would be shared by all threads.
     parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
-    index.search_c(len(queries), given, k, scores, ids, parameters)
-    found.scores[found.ids == NO_VECTOR] = -np.inf
-    return found
+    return _result(*index.search(queries, k, params=parameters))
 
 
 def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) -> SearchResult:
     """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
-    found = _nothing(len(queries), k)
+    scores = np.empty((len(queries), k), dtype=np.float32)
+    ids = np.empty((len(queries), k), dtype=np.int64)
     centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, found.scores, found.ids))
+    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, scores, ids))
     parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
     index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
-    found.scores[found.ids == NO_VECTOR] = -np.inf
-    return found
+    return _result(scores, ids)
 
 
-def _nothing(queries: int, k: int) -> SearchResult:
-    return SearchResult(
-        np.empty((queries, k), dtype=np.int64), np.empty((queries, k), dtype=np.float32)
-    )
+def _result(scores: Float32, ids: Int64) -> SearchResult:
+    scores[ids == NO_VECTOR] = -np.inf
+    return SearchResult(ids, scores)
 
 
 def selector_of(among: IdSet) -> faiss.IDSelector:

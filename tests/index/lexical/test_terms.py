@@ -25,7 +25,6 @@ from index.lexical.terms import (
     count_terms_and_titles,
     known_titles,
     level_of,
-    with_titles,
 )
 from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
@@ -118,7 +117,7 @@ def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: lis
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
 def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
     some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
-    joined = with_titles(known_titles(some), more)
+    joined = known_titles(some).joined(known_titles(more))
     together = known_titles([*some, *more])
     assert joined.hashes.tolist() == together.hashes.tolist()
     assert joined.lengths.tolist() == together.lengths.tolist()

@@ -25,12 +25,7 @@ from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import OpenStore
-from tests.kit.paragraphs import (
-    assert_rebuild_is_equal,
-    entry_of,
-    expected_families,
-    families_in,
-)
+from tests.kit.paragraphs import assert_rebuild_is_equal, entry_of, expected_families, families_in
 
 FIRST = list(range(10))
 OTHER = list(range(50, 60))

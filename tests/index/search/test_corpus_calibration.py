@@ -16,12 +16,7 @@ from index.errors import CorpusError, StoreError
 from index.lexical.scoring import term_cosines
 from index.progress import SilentProgress
 from index.search import corpus_calibration
-from index.search.calibrate import (
-    CalibratedScore,
-    calibrate_scores,
-    served_kinds,
-    within,
-)
+from index.search.calibrate import CalibratedScore, calibrate_scores, served_kinds, within
 from index.search.corpus_calibration import (
     CALIBRATION_FILE,
     MAX_PAIRS,

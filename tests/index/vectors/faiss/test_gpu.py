@@ -15,7 +15,6 @@ from tests.kit.index_fixtures import DIMENSION, unit_vectors
 
 def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
     large = unit_vectors(2_100, seed=1)
-    assert gpu.number_of_gpus() == 0
     assert not gpu.gpu_is_used()
     assert not gpu.is_worth_it(len(large), len(large))
     assert not gpu.train(ivf.untrained_index(DIMENSION, 4, "fp32"), large)
@@ -39,41 +38,26 @@ def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision
     assert found.ids[:, 0].tolist() == list(range(50))
 
 
-def test_one_thread_owns_what_is_made_once() -> None:
-    made: list[int] = []
-    users: set[int] = set()
-
-    def make() -> list[int]:
-        made.append(threading.get_ident())
-        return made
-
-    def work(resources: list[int]) -> int:
-        users.add(threading.get_ident())
-        return len(resources)
-
-    owner = gpu.ResourceThread(make)
+def test_one_thread_owns_the_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_resources", threading.get_ident)
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda _: owner.run(work), range(20))) == [1] * 20
-    assert users == set(made)
+        owners = set(pool.map(lambda _: gpu.run(lambda owner: owner), range(20)))
+        users = set(pool.map(lambda _: gpu.run(lambda _: threading.get_ident()), range(20)))
+    assert len(owners) == 1
+    assert users == owners != {threading.get_ident()}
 
 
-def test_a_failure_is_reported_and_the_next_call_works(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_reported_and_the_next_call_works(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(resources: object) -> int:
         raise RuntimeError("out of memory")
 
-    owner = gpu.ResourceThread(object)
+    monkeypatch.setattr(gpu, "_resources", object)
     with caplog.at_level(logging.WARNING):
-        assert owner.run(fail) is None
+        assert gpu.run(fail) is None
     assert "out of memory" in caplog.text
-    assert owner.run(lambda resources: 7) == 7
-
-
-def test_it_can_be_turned_off_and_on() -> None:
-    try:
-        gpu.allow_gpu(False)
-        assert not gpu.gpu_is_used()
-    finally:
-        gpu.allow_gpu(True)
+    assert gpu.run(lambda resources: 7) == 7
 
 
 @pytest.mark.parametrize("k", [1, 7, 300])
