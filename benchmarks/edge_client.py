@@ -16,8 +16,6 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.conversions import common_types as types
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-_EF_CONSTRUCT, _FULL_SCAN_THRESHOLD = 100, 10_000  # of a server
-
 
 class EdgeClient:
     """Collections of the core under a folder."""
@@ -155,9 +153,7 @@ def _vector_params(params: models.VectorParams) -> edge.EdgeVectorParams:
     codes = params.quantization_config and edge.ScalarQuantizationConfig(
         edge.ScalarType.Int8, always_ram=True
     )
-    graph = params.hnsw_config and edge.HnswIndexConfig(
-        cast(int, params.hnsw_config.m), _EF_CONSTRUCT, _FULL_SCAN_THRESHOLD
-    )
+    graph = params.hnsw_config and edge.HnswIndexConfig(params.hnsw_config.m or 0, 100, 10_000)
     return edge.EdgeVectorParams(
         params.size,
         edge.Distance.Dot,
@@ -204,13 +200,10 @@ def _filter(given: models.Filter | None) -> edge.Filter | None:
     if given is None:
         return None
     parts = {
-        name: None if conditions is None else [_condition(c) for c in conditions]
-        for name, conditions in (
-            *(("must", given.must), ("should", given.should)),
-            ("must_not", given.must_not),
-        )
+        name: [_condition(condition) for condition in getattr(given, name) or ()]
+        for name in ("must", "should", "must_not")
     }
-    return edge.Filter(**cast(Any, parts))
+    return edge.Filter(**cast(Any, {name: found or None for name, found in parts.items()}))
 
 
 def _condition(given: Any) -> Any:

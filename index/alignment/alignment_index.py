@@ -24,7 +24,7 @@ from index.alignment.spaces import (
     insert_space,
     load_space,
 )
-from index.common_text.collection import CommonTexts, mark, without_common
+from index.common_text.collection import CommonTexts, Marks, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
@@ -216,20 +216,24 @@ class AlignmentSpaces:
             self._loaded = {**dict(kept), space_id: loaded}
         return loaded
 
-    def _stored(
-        self, store: Connection, vector_ids: Iterable[int], *, texts: bool = True
-    ) -> Iterator[tuple[int, BlockVectors, str]]:
-        """Yield documents with their block vectors, and their texts; damaged ones are left out."""
-        statement = _BLOCK_VECTORS if texts else _BLOCK_VECTORS.replace("d.text", "''")
-        for vector_id, offsets, vectors, text in store.execute(
-            statement, (vector_id_list(vector_ids),)
-        ).fetchall():
+    def _marked(
+        self, store: Connection, vector_ids: Iterable[int]
+    ) -> Iterator[tuple[int, BlockVectors, Marks | None]]:
+        """Yield documents with their block vectors, and what of these is common text.
+
+        Damaged ones are left out.
+        """
+        common = self._common.read(store)
+        # Texts are read where they are needed.
+        statement = _BLOCK_VECTORS if len(common) else _BLOCK_VECTORS.replace("d.text", "''")
+        rows = store.execute(statement, (vector_id_list(vector_ids),)).fetchall()
+        for vector_id, offsets, vectors, text in rows:
             try:
                 stored = read_block_vectors([(vector_id, offsets, vectors)])[vector_id]
             except (TypeError, ValueError) as error:
                 _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
             else:
-                yield vector_id, stored, str(text)
+                yield vector_id, stored, mark(str(text), stored.offsets, common)
 
 
 class AlignmentIndex(AlignmentSpaces, Follower):
@@ -320,13 +324,11 @@ class AlignmentIndex(AlignmentSpaces, Follower):
     def _derive(self, vector_ids: Sequence[int]) -> None:
         """Project documents into every space that they are not in; damaged ones are left out."""
         with self._truth.reading() as store, self.writing() as connection:
-            common = self._common.read(store)
             for (space_id,) in store.execute(_SPACES).fetchall():
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
                 space = self._load(store, space_id).space
-                for vector_id, stored, text in self._stored(store, missing):
-                    marks = mark(text, stored.offsets, common)
+                for vector_id, stored, marks in self._marked(store, missing):
                     if marks is not None:
                         connection.execute(_NOTE_SHARE, (marks.share, vector_id))
                     aligned = without_common(space.project(stored.vectors), marks)
@@ -338,24 +340,21 @@ class ProjectedBlocks(AlignmentSpaces):
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none."""
-        found = {}
         with self._truth.reading() as store:
-            used, common = self._current(store), self._common.read(store)
+            used = self._current(store)
             if used is None:
                 return None
-            for vector_id, stored, text in self._stored(store, vector_ids, texts=len(common) > 0):
-                marks = mark(text, stored.offsets, common)
-                found[vector_id] = without_common(used.space.project(stored.vectors), marks)
-        return AlignableDocuments(used.space, found, common)
+            found = {
+                vector_id: without_common(used.space.project(stored.vectors), marks)
+                for vector_id, stored, marks in self._marked(store, vector_ids)
+            }
+            return AlignableDocuments(used.space, found, self._common.read(store))
 
     def common_share(self, vector_id: int) -> float:
         """Return what share of the words of an aligned document is common text."""
         with self._truth.reading() as store:
-            common = self._common.read(store)
-            for _, stored, text in self._stored(store, [vector_id], texts=len(common) > 0):
-                marks = mark(text, stored.offsets, common)
-                return 0.0 if marks is None else marks.share
-        return 0.0
+            found = [marks for _, _, marks in self._marked(store, [vector_id])]
+        return found[0].share if found and found[0] is not None else 0.0
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False

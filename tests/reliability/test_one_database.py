@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 from benchmarks.edge_client import edge_client
-from encoder.checkpoint import Checkpoint, load_checkpoint
-from index.directory.data_directory import DataDirectory, open_data_directory
+from encoder.checkpoint import load_checkpoint
+from index.directory.data_directory import open_data_directory
 from index.engine.qdrant.engine import QdrantEngine
 from index.postgresql.connections import drop_collection
 from index.store.document_store import DocumentStore
@@ -54,12 +54,6 @@ def searched_by(engine: str, folder: Path) -> Iterator[QdrantServer | None]:
 
 def settings(postgresql: PostgreSQLServer, qdrant: QdrantServer | None) -> dict[str, str]:
     return {"database": postgresql.url} | ({} if qdrant is None else {"engine": qdrant.url})
-
-
-def open_with(checkpoint: Checkpoint, path: Path, given: dict[str, str]) -> DataDirectory:
-    vectors = {"fingerprint": checkpoint.fingerprint, "dimension": checkpoint.dimension}
-    opened: Any = {**vectors, **given}
-    return open_data_directory(path, **opened)
 
 
 def put(server: Server, name: str, text: str, **other: object) -> None:
@@ -169,22 +163,16 @@ def test_one_server_at_a_time_makes_a_generation(
             goes_on.wait()
             super()._make_generation()
 
-    def waits() -> bool:
-        with psycopg.connect(postgresql.url) as connection:
-            return connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").rowcount == 1
-
     with ThreadPoolExecutor() as threads, ExitStack() as opened:
+        connection = opened.enter_context(psycopg.connect(postgresql.url, autocommit=True))
         opened.callback(goes_on.set)
-        engines = []
-        for name in ("a", "b"):
-            store = DocumentStore(tmp_path / name, **given, searched_elsewhere=True)
-            engines.append(Late(opened.enter_context(closing(store)), client, name))
-        store.put([entry("d")])
+        stores = [DocumentStore(tmp_path / n, **given, searched_elsewhere=True) for n in "ab"]
+        engines = [Late(opened.enter_context(closing(s)), client, "core") for s in stores]
+        stores[0].put([entry("d")])
         calls = [threads.submit(engine.rebuild) for engine in engines]
-        wait_until(waits)
+        wait_until(lambda: connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").rowcount)
         goes_on.set()
-        for call in calls:
-            call.result()
+        assert [call.result() for call in calls] == [None, None]
         assert len(made) == 1
         assert all(holds_the_store(engine) for engine in engines)
 
@@ -349,7 +337,9 @@ def test_nothing_acknowledged_is_lost_or_comes_back(
         running.close()
         with serving(tmp_path, tmp_path / "a", tiny_checkpoint, **given) as again:
             assert set(found(again, RIVER, top_k=100)) == writes.present
-        with closing(open_with(load_checkpoint(tiny_checkpoint), tmp_path / "d", given)) as data:
+        about = load_checkpoint(tiny_checkpoint)
+        vectors = {"fingerprint": about.fingerprint, "dimension": about.dimension}
+        with closing(open_data_directory(tmp_path / "d", **vectors, **given)) as data:
             if isinstance(data.engine, QdrantEngine):
                 assert holds_the_store(data.engine)
 
