@@ -259,10 +259,10 @@ def filter_to_json(where: Filter) -> dict[str, Any]:
 
 
 def filter_from_json(given: Mapping[str, Any]) -> Filter:
-    """Return the filter that `filter_to_json` wrote.
+    """Return a filter, as requests have it and `filter_to_json` writes it.
 
     Raises:
-        KeyError, TypeError, ValueError: it did not write this.
+        KeyError, TypeError, ValueError: it is none.
     """
     if "and" in given:
         return And(tuple(filter_from_json(part) for part in given["and"]))
@@ -272,9 +272,11 @@ def filter_from_json(given: Mapping[str, Any]) -> Filter:
         return Not(filter_from_json(given["not"]))
     if "in" in given:
         return OneOf(given["field"], tuple(given["in"]))
+    if "equal" in given:
+        return OneOf(given["field"], (given["equal"],))
     if "range" in given:
         return Range(given["field"], *(_end(given["range"], name) for name in ("gt", "lt")))
-    return Exists(given["field"])
+    return Exists(given["field"]) if given["exists"] else Not(Exists(given["field"]))
 
 
 def _end(bounds: Mapping[str, Any], name: str) -> Bound | None:

@@ -53,7 +53,7 @@ from service.cli.opening import (
     encode_query,
     load,
     opened,
-    parse_filter,
+    read_filter,
     space_of,
     with_reading,
 )
@@ -396,7 +396,7 @@ def match(
     options = SearchOptions(
         top_k=top_k,
         mode=mode,
-        where=None if where is None else parse_filter(where),
+        where=None if where is None else read_filter(where),
         exclude=tuple(exclude or ()),
         collapse=collapse,
         alignment=_ALIGNED if align else None,

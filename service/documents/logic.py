@@ -18,7 +18,7 @@ from index.store.records import Change, EncodedDocument, Facet, ListedDocument, 
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.match.filter import FilterBody, FilterField
+from service.match.filter import parse_filter
 from service.metrics import Stage
 from service.telemetry import observe_stage
 from service.threads import run_in
@@ -26,7 +26,6 @@ from service.threads import run_in
 MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 _Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 _ORDERED: TypeAdapter[tuple[str, str | _Tokens, str]] = TypeAdapter(tuple[str, str | _Tokens, str])
-_FILTERS: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
@@ -128,13 +127,10 @@ def _selected(collection: Collection, where: str | None) -> IdSet | None:
     if where is None:
         return None
     try:
-        body = _FILTERS.validate_json(where)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"/{part}" for part in first["loc"])
-        detail = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InvalidInputError([FieldError("", detail, parameter="filter")]) from error
-    return collection.data.store.select(body.to_filter())
+        parsed = parse_filter(where)
+    except ValueError as error:
+        raise InvalidInputError([FieldError("", str(error), parameter="filter")]) from error
+    return collection.data.store.select(parsed)
 
 
 def list_documents(
