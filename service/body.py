@@ -90,7 +90,7 @@ def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
         return 0
     length = int(announced[: _LENGTH_DIGITS + 1])
     if length > limit:
-        raise BodyTooLargeError(limit)
+        raise BodyTooLargeError(limit=limit)
     return length
 
 
@@ -190,7 +190,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            raise BodyTooLargeError(limit)
+            raise BodyTooLargeError(limit=limit)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

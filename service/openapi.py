@@ -136,7 +136,7 @@ _REFUSALS = (
     errors.DeadlinePassedError.problem_type,
 )
 _OF_BODIES = (
-    errors.MALFORMED_BODY,
+    errors.MalformedBodyError.problem_type,
     errors.BodyTooLargeError.problem_type,
     errors.UnsupportedMediaTypeError.problem_type,
 )

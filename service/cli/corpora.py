@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -82,13 +81,6 @@ RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
 
 
-class EncodingPlace(StrEnum):
-    """Where documents are encoded."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
 @dataclass(frozen=True, slots=True)
 class EncodingOptions:
     """The options of the command that say what encodes, and where; see the command."""
@@ -102,14 +94,14 @@ class EncodingOptions:
 
 
 def cluster_options(
-    on: EncodingPlace,
+    on: Literal["local", "ray"],
     address: str | None,
     actors: int | None,
     threads: int | None,
     provider: list[str] | None,
 ) -> ClusterOptions | None:
     """Return which Ray to use; None to encode in this process."""
-    if on is EncodingPlace.LOCAL:
+    if on == "local":
         for name, value in (("--ray-address", address), ("--actors", actors)):
             if value is not None:
                 raise OptionError(name, "is for --on ray")
@@ -229,9 +221,9 @@ def index(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
     on: Annotated[
-        EncodingPlace,
+        Literal["local", "ray"],
         typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
-    ] = EncodingPlace.LOCAL,
+    ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(

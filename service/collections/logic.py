@@ -34,7 +34,7 @@ from service.errors import FieldError, InvalidInputError, SettingsError, TooMany
 from service.feedback.routes import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
-from service.standing.logic import StandingQueries, scan_new_documents
+from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
 
@@ -100,11 +100,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         forget_unstored(collection)
         recall_monitor.start()
         maintenance.start()
-        standing.start(
-            partial(scan_new_documents, collection),
-            space.fingerprint,
-            data.store.log.last_vector_id,
-        )
+        standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
             engine.search_processes.add(collection.served)

@@ -11,12 +11,11 @@ from starlette.types import Scope
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.records import BEFORE_ALL, ListedDocument
+from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
     MAX_DOCUMENTS,
-    IndexedDocuments,
     count_facets,
     cursor_in,
     delete_document,
@@ -115,17 +114,6 @@ class IndexResponse(Answer):
     documents: list[IndexedBody]
 
 
-def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
-    """Return the response of POST /index."""
-    return IndexResponse(
-        indexed=len(indexed.documents),
-        documents=[IndexedBody.model_validate(item) for item in indexed.documents],
-        timings=milliseconds(indexed.seconds),
-        checkpoint=checkpoint,
-        generation=indexed.generation,
-    )
-
-
 class ListedBody(BaseModel, from_attributes=True):
     """A stored document, without its text."""
 
@@ -196,16 +184,6 @@ class FacetsResponse(BaseModel):
     """The fields that tell documents apart."""
 
     facets: list[FacetBody]
-
-
-def documents_response(
-    page: Sequence[ListedDocument], limit: int, order: str = "id"
-) -> DocumentsResponse:
-    """Shape a page; one that is not full is the last."""
-    return DocumentsResponse(
-        documents=[ListedBody.model_validate(document) for document in page],
-        next_cursor=write_cursor(cursor_in(order, page[-1])) if len(page) == limit else None,
-    )
 
 
 class UnescapedRoute(RuledRoute):
@@ -284,7 +262,10 @@ async def get_documents(
     listed = await run_in(
         collection.engine.readers, list_documents, collection, cursor, limit, sort, where
     )
-    return documents_response(listed, limit, sort)
+    return DocumentsResponse(
+        documents=[ListedBody.model_validate(document) for document in listed],
+        next_cursor=write_cursor(cursor_in(sort, listed[-1])) if len(listed) == limit else None,
+    )
 
 
 @router.get(
@@ -410,7 +391,13 @@ async def post_index(
 
     async def work() -> StoredResponse:
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
-        body = index_response(indexed, collection.checkpoint.name)
+        body = IndexResponse(
+            indexed=len(indexed.documents),
+            documents=[IndexedBody.model_validate(item) for item in indexed.documents],
+            timings=milliseconds(indexed.seconds),
+            checkpoint=collection.checkpoint.name,
+            generation=indexed.generation,
+        )
         return StoredResponse(200, body.model_dump_json().encode())
 
     return await respond_once(http, collection, idempotency_key, work)

@@ -297,9 +297,6 @@ _RETRY_SECONDS = 5.0
 _HELD_SECONDS = 60.0  # between looks at what some queries wait for
 
 
-ScanSome = Callable[[], bool]
-
-
 class StandingQueries:
     """Keeps standing queries and compares new documents with them.
 
@@ -313,7 +310,7 @@ class StandingQueries:
         self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
-        self._scan: ScanSome | None = None
+        self._collection: Collection | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._stopping = threading.Event()
@@ -331,17 +328,12 @@ class StandingQueries:
         since = self._behind_since
         return 0.0 if since is None else monotonic() - since
 
-    def start(self, scan: ScanSome, space: str, last: int) -> None:
-        """Compare what was stored since the last comparison, if there are queries.
-
-        Args:
-            scan: compares some new documents; returns whether there may be more.
-            space: fingerprint of the vectors of the store.
-            last: the last vector id that the store gave.
-        """
-        self._scan = scan
+    def start(self, collection: Collection) -> None:
+        """Compare what was stored since the last comparison, if there are queries."""
+        self._collection = collection
+        last = collection.data.store.log.last_vector_id
         try:
-            if not self.store.follow(space, last):
+            if not self.store.follow(collection.space.fingerprint, last):
                 _LOG.warning(
                     "the vectors were replaced: standing queries find what is stored later"
                 )
@@ -409,7 +401,7 @@ class StandingQueries:
         while not self.stopping:
             self._woken.clear()  # what is stored after this wakes it again
             try:
-                more = self._scan is not None and self._scan()
+                more = self._collection is not None and scan_new_documents(self._collection)
                 said = ""
             except Exception as error:
                 if said != (said := describe(error)):
