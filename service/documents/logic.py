@@ -105,15 +105,6 @@ async def index_documents(
     )
 
 
-async def delete_document(collection: Collection, document_id: str) -> None:
-    """Delete one document and the feedback on it; at return no match finds it.
-
-    DocumentNotFoundError if it is not stored. The deletion is durable.
-    """
-    if not await run_in(collection.writer, _delete, collection, document_id):
-        raise DocumentNotFoundError(document_id)
-
-
 async def find_document(collection: Collection, document_id: str) -> StoredDocument:
     """Return one stored document, or raise DocumentNotFoundError."""
     found = await run_in(collection.engine.readers, collection.data.store.find, [document_id])
@@ -209,15 +200,17 @@ def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
     return seconds
 
 
-def _delete(collection: Collection, document_id: str) -> bool:
-    """Delete a document, with the feedback on it, and update the index; return whether it existed.
+def delete_document(collection: Collection, document_id: str) -> None:
+    """Delete a document, durably, with the feedback on it; no match finds it after that.
 
-    The feedback goes first: after a kill or on a full disk there is none on a deleted document.
+    DocumentNotFoundError if it is not stored. Called in the thread `writer` of the collection. The
+    feedback goes first: after a kill or on a full disk there is none on a deleted document.
     """
     collection.feedback.forget([document_id])
     change = collection.data.store.delete([document_id])
     _apply(collection, change)
-    return len(change.removed) > 0
+    if not len(change.removed):
+        raise DocumentNotFoundError(document_id)
 
 
 def _apply(collection: Collection, change: Change) -> None:
@@ -247,14 +240,6 @@ def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
 
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
-
-
-async def family_of(collection: Collection, document_id: str) -> int | None:
-    """Return the number of the family of a document; None if it has none."""
-    found = await run_in(
-        collection.engine.readers, collection.data.store.families.of_ids, [document_id]
-    )
-    return found.get(document_id)
 
 
 async def find_family(

@@ -12,7 +12,6 @@ from starlette.types import Scope
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
 from index.store.records import BEFORE_ALL
-from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
     MAX_DOCUMENTS,
@@ -21,14 +20,13 @@ from service.documents.logic import (
     delete_document,
     export_documents,
     export_parts,
-    family_of,
     find_document,
     find_family,
     index_documents,
     list_documents,
 )
 from service.errors import FieldError, InvalidInputError
-from service.gate import RuledRoute
+from service.gate import JSON, NDJSON, RuledRoute, choose_media_type
 from service.openapi import ENCODE, READ, WRITE, Router
 from service.schemas import (
     DEFAULT_PAGE,
@@ -281,6 +279,8 @@ async def get_document(
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
     stored = await find_document(collection, document_id)
+    readers, families = collection.engine.readers, collection.data.store.families
+    family = (await run_in(readers, families.of_ids, [document_id])).get(document_id)
     document = stored.document
     return DocumentResponse(
         id=document.id,
@@ -288,7 +288,7 @@ async def get_document(
         metadata=dict(document.metadata),
         receipt=receipt_body(stored.receipt),
         indexed_at=stored.indexed_at,
-        family=await family_of(collection, document_id),
+        family=family,
         text=document.text if text else None,
     )
 
@@ -301,7 +301,7 @@ async def get_document(
 )
 async def remove_document(document_id: StoredId, collection: CollectionDep) -> None:
     """Delete a document permanently, with the feedback on it and on its matches."""
-    await delete_document(collection, document_id)
+    await run_in(collection.writer, delete_document, collection, document_id)
 
 
 @family_router.get(
