@@ -145,7 +145,6 @@ class Maintenance:
             )
             return
         self._metrics.index_retrainings("swapped").inc()
-        record_index_metrics(self._data.index, self._metrics)
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
             self._data.index.generation,
@@ -157,7 +156,6 @@ class Maintenance:
         changes = index.unpublished()
         if changes >= max(PUBLISH_FROM, PUBLISH_SHARE * len(index)):
             index.publish()
-            record_index_metrics(index, self._metrics)
             changes = index.unpublished()
         self._metrics.index_unpublished_changes.set(changes)
 

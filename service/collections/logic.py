@@ -33,7 +33,7 @@ from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCol
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
 from service.feedback.routes import forget_unstored
 from service.feedback.store import FeedbackStore
-from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
+from service.maintenance import Maintenance, RecallMonitor
 from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
@@ -64,7 +64,6 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        record_index_metrics(data.index, metrics)
         state = open_state(path, settings.database)
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
