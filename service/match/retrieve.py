@@ -27,7 +27,6 @@ from index.search.calibrate import CalibratedScore, within
 from index.search.rank import selects
 from index.search.records import (
     NO_BOUNDS,
-    EncodedQuery,
     Examples,
     Hit,
     Mode,
@@ -97,7 +96,7 @@ async def retrieve(
 
 
 def _search(collection: Collection, text: EncodedText, options: SearchOptions) -> Matches:
-    query = _to_query(text)
+    query = text.to_query()
     outcome = _perform(collection, Task(query, options))
     _offer(collection, query.vector, options, stored=query.vector_id != NO_VECTOR)
     return Matches(outcome.answer, text.receipt, {**text.seconds, **outcome.seconds})
@@ -131,20 +130,13 @@ def search_by_examples(
 
     Called in a thread of `searchers`.
     """
-    examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
+    examples = Examples(*(tuple(text.to_query() for text in side) for side in (like, unlike)))
     texts = [*like, *unlike]
     receipt = Receipt(*map(sum, zip(*(astuple(text.receipt) for text in texts), strict=True)))
     stages = {stage for text in texts for stage in text.seconds}
     encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
     outcome = _perform(collection, Task(examples, options))
     return Matches(outcome.answer, receipt, {**encoding, **outcome.seconds})
-
-
-def _to_query(text: EncodedText) -> EncodedQuery:
-    query = EncodedQuery(text.text, text.vector, text.title, vector_id=text.vector_id)
-    if text.blocks is None:
-        return query
-    return replace(query, blocks=text.blocks.vectors, offsets=text.blocks.offsets)
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:

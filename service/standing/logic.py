@@ -243,9 +243,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
             text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
         )
     stored = find_stored(collection.data, [name]).get(name)
-    if stored is None:
-        return None
-    return EncodedQuery(stored.text, stored.vector, stored.title, vector_id=stored.vector_id)
+    return None if stored is None else stored.to_query()
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:

@@ -289,9 +289,8 @@ class EncodeScheduler:
         """Encode the blocks of one call; return the tokens that were encoded."""
         self._finish_all([block for block in blocks if not block.rows])
         blocks = [block for block in blocks if block.rows]
-        return self._encode(blocks) if blocks else 0
-
-    def _encode(self, blocks: Sequence[Block]) -> int:
+        if not blocks:
+            return 0
         try:
             ids = [ids for block in blocks for ids in block.ids]
             vectors = self._encoder.encode_blocks(ids)
