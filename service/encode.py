@@ -15,6 +15,7 @@ from encoder.comparison.text import ComparableText, prepare_text
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
+from index.engine.query import EncodedQuery
 from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
 from index.store.records import StoredDocument
 from index.vectors.vector_index import NO_VECTOR
@@ -61,6 +62,15 @@ class EncodedText:
     document_id: str | None = None
     vector_id: int = NO_VECTOR
     seconds: Mapping[Stage, float] = field(default_factory=dict)
+
+    def to_query(self) -> EncodedQuery:
+        """Return what a search takes."""
+        vectors, offsets = (
+            (None, None) if self.blocks is None else (self.blocks.vectors, self.blocks.offsets)
+        )
+        return EncodedQuery(
+            self.text, self.vector, self.title, vectors, self.vector_id, offsets=offsets
+        )
 
 
 async def encode_texts(

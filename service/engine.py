@@ -23,7 +23,7 @@ from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
-from service.errors import CollectionNotFoundError, NotReadyError
+from service.errors import CollectionNotFoundError, NotReadyError, ServiceError
 from service.limits import Admission, RateLimiter, RedisClient
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
@@ -259,14 +259,15 @@ def record_state(engine: Engine) -> None:
     unusable = engine.collections.unusable()
     for member in engine.collections.members():
         engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
-    for opened in engine.collections.opened():
-        record_index_metrics(opened.data, opened.metrics)
-        opened.metrics.standing_lag_seconds.set(opened.standing.lag_seconds)
-        with suppress(StoreError):  # then they stay as they were
-            _record_tables(opened)
+    for member in engine.collections.opened():
+        # What was removed meanwhile or cannot be read is left; nothing is closed while it is read.
+        with suppress(ServiceError, StoreError), engine.collections.use(member.name) as used:
+            _record_collection(used)
 
 
-def _record_tables(collection: Collection) -> None:
+def _record_collection(collection: Collection) -> None:
+    record_index_metrics(collection.data, collection.metrics)
+    collection.metrics.standing_lag_seconds.set(collection.standing.lag_seconds)
     metrics, grades = collection.metrics, collection.feedback.grades()
     metrics.feedback("not_relevant").set(grades.pop(0, 0))
     metrics.feedback("relevant").set(grades.total())

@@ -1,5 +1,6 @@
 """The errors of `service`, each with the problem type (RFC 9457) that it becomes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import cleandoc
@@ -45,11 +46,6 @@ def _problem_type(name: str, status: int, title: str, description: str) -> Probl
     return PROBLEM_TYPES.setdefault(name, ProblemType(name, status, title, described))
 
 
-MALFORMED_BODY = _problem_type(
-    "malformed-body", 400, "The body is not JSON",
-    "The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed. `detail` "
-    "says where.",
-)  # fmt: skip
 MALFORMED_REQUEST = _problem_type(
     "malformed-request", 400, "The request is not HTTP/1.1",
     "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
@@ -113,11 +109,14 @@ class FieldError:
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
+_WORD = re.compile("(?<=[a-z])(?=[A-Z])")
+
+
 class ServiceError(Exception):
     """Base of every error that `service` raises on purpose.
 
-    A class with the argument `problem` (name, status, title) has a problem type of its own, which
-    its docstring describes to clients; another one has that of its base.
+    A class with the argument `problem` (status, title) has a problem type of its own, with the name
+    of the class, which its docstring describes to clients; another one has that of its base.
 
     Attributes:
         problem_type: of the problem that it becomes.
@@ -133,12 +132,15 @@ class ServiceError(Exception):
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def __init_subclass__(cls, problem: tuple[str, int, str] | None = None) -> None:
+    def __init_subclass__(cls, problem: tuple[int, str] | None = None) -> None:
         if problem is not None:
-            cls.problem_type = _problem_type(*problem, cls.__doc__ or "")
+            name = _WORD.sub("-", cls.__name__.removesuffix("Error")).lower()
+            cls.problem_type = _problem_type(name, *problem, cls.__doc__ or "")
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(self.message.format(*arguments))
+    def __init__(self, *arguments: object, **members: object) -> None:
+        super().__init__(self.message.format(*arguments, **members))
+        if members:
+            self.members = members
 
 
 def _missing(pointer: str | None) -> tuple[FieldError, ...]:
@@ -154,7 +156,7 @@ class KeyFileError(ServiceError):
     """The file of API keys cannot be read or written."""
 
 
-class KeyRequiredError(ServiceError, problem=("key-required", 401, "A valid API key is required")):
+class KeyRequiredError(ServiceError, problem=(401, "A valid API key is required")):
     """The header `Authorization: Bearer KEY` is missing, or the key is wrong, revoked or expired.
 
     `longmatch keys create` makes one.
@@ -164,9 +166,7 @@ class KeyRequiredError(ServiceError, problem=("key-required", 401, "A valid API 
     message = "send a valid API key: Authorization: Bearer lm_..."
 
 
-class ScopeMissingError(
-    ServiceError, problem=("scope-missing", 403, "The API key does not have the scope")
-):
+class ScopeMissingError(ServiceError, problem=(403, "The API key does not have the scope")):
     """The API key is valid, but may not do this.
 
     `detail` names the scope that it takes, or says that the key is bound to one collection.
@@ -181,7 +181,7 @@ class KeyBoundError(ScopeMissingError):
     message = "the API key is bound to one collection, and this is for all of them"
 
 
-class InvalidInputError(ServiceError, problem=("invalid-input", 422, "A field is invalid")):
+class InvalidInputError(ServiceError, problem=(422, "A field is invalid")):
     """`errors` names each invalid field by JSON pointer, with the limit if it exceeds one."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
@@ -189,9 +189,7 @@ class InvalidInputError(ServiceError, problem=("invalid-input", 422, "A field is
         self.errors = tuple(errors)
 
 
-class HostNotAllowedError(
-    ServiceError, problem=("host-not-allowed", 421, "The Host header names another service")
-):
+class HostNotAllowedError(ServiceError, problem=(421, "The Host header names another service")):
     """The service is not known under the name in the Host header.
 
     It may be that of a malicious page. The setting `allowed_hosts` has the names under which it is.
@@ -203,9 +201,7 @@ class HostNotAllowedError(
     )
 
 
-class UnsupportedMediaTypeError(
-    ServiceError, problem=("unsupported-media-type", 415, "The body must be JSON")
-):
+class UnsupportedMediaTypeError(ServiceError, problem=(415, "The body must be JSON")):
     """The request must have Content-Type: application/json.
 
     POST /index also accepts application/x-ndjson, with Content-Encoding gzip or none, and POST
@@ -218,9 +214,7 @@ class UnsupportedMediaTypeError(
         super().__init__(advice)
 
 
-class NotAcceptableError(
-    ServiceError, problem=("not-acceptable", 406, "The response has no acceptable media type")
-):
+class NotAcceptableError(ServiceError, problem=(406, "The response has no acceptable media type")):
     """The Accept header accepts none of the media types that the response can have.
 
     `detail` names them.
@@ -230,7 +224,7 @@ class NotAcceptableError(
         super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
 
 
-class BodyTooLargeError(ServiceError, problem=("body-too-large", 413, "The body is too large")):
+class BodyTooLargeError(ServiceError, problem=(413, "The body is too large")):
     """The body has more bytes than the setting `max_body_bytes`.
 
     If it is NDJSON, than `max_upload_bytes`, compressed or not.
@@ -238,14 +232,11 @@ class BodyTooLargeError(ServiceError, problem=("body-too-large", 413, "The body 
 
     headers = MappingProxyType({"Connection": "close"})
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is larger than {limit} bytes")
-        self.members = {"limit": limit}
+    message = "the body is larger than {limit} bytes"
 
 
 class CompressionRatioError(
-    ServiceError,
-    problem=("compression-ratio", 413, "The body decompresses to too many times its size"),
+    ServiceError, problem=(413, "The body decompresses to too many times its size")
 ):
     """A gzip body may be 100 times larger decompressed, which no ordinary text is.
 
@@ -254,33 +245,25 @@ class CompressionRatioError(
 
     headers = MappingProxyType({"Connection": "close"})
 
-    def __init__(self, limit: float) -> None:
-        super().__init__(
-            f"the body decompresses to more than {limit:g} times its size: send it uncompressed, "
-            "or in parts with less repetition"
-        )
-        self.members = {"limit": limit}
+    message = (
+        "the body decompresses to more than {limit:g} times its size: send it uncompressed, or in "
+        "parts with less repetition"
+    )
 
 
-class RequestTooLargeError(
-    ServiceError, problem=("request-too-large", 413, "The request has too many tokens")
-):
+class RequestTooLargeError(ServiceError, problem=(413, "The request has too many tokens")):
     """The texts of the request together have more tokens to read than the queue holds.
 
     That is the setting `max_queue_tokens`. Send fewer at a time.
     """
 
-    def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(
-            f"the documents of this request have {tokens} tokens to read, and the limit of one "
-            f"request is {limit}: send fewer documents at a time"
-        )
-        self.members = {"tokens": tokens, "limit": limit}
+    message = (
+        "the documents of this request have {tokens} tokens to read, and the limit of one request "
+        "is {limit}: send fewer documents at a time"
+    )
 
 
-class DocumentNotFoundError(
-    ServiceError, problem=("document-not-found", 404, "No document has this id")
-):
+class DocumentNotFoundError(ServiceError, problem=(404, "No document has this id")):
     """The document was never stored, or it was deleted."""
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
@@ -288,17 +271,13 @@ class DocumentNotFoundError(
         self.errors = _missing(pointer)
 
 
-class CollectionNotFoundError(
-    ServiceError, problem=("collection-not-found", 404, "No collection has this name")
-):
+class CollectionNotFoundError(ServiceError, problem=(404, "No collection has this name")):
     """There is no collection of this name, or the API key is bound to another one."""
 
     message = "there is no collection {!r}"
 
 
-class TooManyCollectionsError(
-    ServiceError, problem=("too-many-collections", 409, "There are too many collections")
-):
+class TooManyCollectionsError(ServiceError, problem=(409, "There are too many collections")):
     """There are as many collections as the setting `max_collections` allows.
 
     Nothing was created.
@@ -307,16 +286,14 @@ class TooManyCollectionsError(
     message = "there are {} collections, which is the limit (max_collections): remove one"
 
 
-class StandingQueryNotFoundError(
-    ServiceError, problem=("standing-query-not-found", 404, "No standing query has this id")
-):
+class StandingQueryNotFoundError(ServiceError, problem=(404, "No standing query has this id")):
     """The standing query never existed, or it was deleted."""
 
     message = "there is no standing query with the id {!r}"
 
 
 class TooManyStandingQueriesError(
-    ServiceError, problem=("too-many-standing-queries", 409, "There are too many standing queries")
+    ServiceError, problem=(409, "There are too many standing queries")
 ):
     """The collection has as many standing queries as the setting `max_standing_queries` allows.
 
@@ -326,15 +303,13 @@ class TooManyStandingQueriesError(
     message = "the collection has no room for another standing query: the limit is {} {}"
 
 
-class FeedbackNotFoundError(
-    ServiceError, problem=("feedback-not-found", 404, "No feedback has this id")
-):
+class FeedbackNotFoundError(ServiceError, problem=(404, "No feedback has this id")):
     """The verdict was never stored, or it was deleted, perhaps with its document."""
 
     message = "there is no feedback with the id {!r}"
 
 
-class FeedbackFullError(ServiceError, problem=("feedback-full", 409, "There is too much feedback")):
+class FeedbackFullError(ServiceError, problem=(409, "There is too much feedback")):
     """There are as many verdicts as the setting `max_feedback` allows.
 
     Or the texts of their queries take 256 MiB. Nothing was stored; a verdict that exists can still
@@ -344,7 +319,7 @@ class FeedbackFullError(ServiceError, problem=("feedback-full", 409, "There is t
     message = "there is as much feedback as there may be, {}: delete some"
 
 
-class ModelNotFoundError(ServiceError, problem=("model-not-found", 404, "No model has this name")):
+class ModelNotFoundError(ServiceError, problem=(404, "No model has this name")):
     """The service has one model, its checkpoint, which GET /v1/models names.
 
     `longmatch` stands for it, too.
@@ -355,27 +330,27 @@ class ModelNotFoundError(ServiceError, problem=("model-not-found", 404, "No mode
         self.errors = _missing(pointer)
 
 
-class MalformedUploadError(ServiceError):
-    """The body of a request cannot be decompressed."""
+class MalformedBodyError(ServiceError, problem=(400, "The body is not JSON")):
+    """The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed.
 
-    problem_type = MALFORMED_BODY
+    `detail` says where.
+    """
 
 
-class JobNotFoundError(ServiceError, problem=("job-not-found", 404, "No job has this id")):
+class JobNotFoundError(ServiceError, problem=(404, "No job has this id")):
     """The job never existed, or it ended long ago and was deleted."""
 
     message = "there is no job with the id {!r}"
 
 
-class JobEndedError(ServiceError, problem=("job-ended", 409, "The job has ended")):
+class JobEndedError(ServiceError, problem=(409, "The job has ended")):
     """A job that is done, cancelled or failed cannot be cancelled. Nothing has changed."""
 
     message = "the job {} is {} already: there is nothing to cancel"
 
 
-class KeyInUseError(
-    ServiceError,
-    problem=("idempotency-key-in-use", 409, "A request with this Idempotency-Key is in progress"),
+class IdempotencyKeyInUseError(
+    ServiceError, problem=(409, "A request with this Idempotency-Key is in progress")
 ):
     """The first request with this key has not ended.
 
@@ -385,9 +360,8 @@ class KeyInUseError(
     message = "a request with this Idempotency-Key is in progress: repeat yours in a moment"
 
 
-class KeyReusedError(
-    ServiceError,
-    problem=("idempotency-key-reused", 422, "The Idempotency-Key was used with another body"),
+class IdempotencyKeyReusedError(
+    ServiceError, problem=(422, "The Idempotency-Key was used with another body")
 ):
     """A response is stored under this key, and it belongs to a request with another body.
 
@@ -397,7 +371,7 @@ class KeyReusedError(
     message = "this Idempotency-Key was used with another body: use a new key for a new request"
 
 
-class OverloadedError(ServiceError, problem=("overloaded", 503, "The service is overloaded")):
+class OverloadedError(ServiceError, problem=(503, "The service is overloaded")):
     """More work is waiting than the service accepts.
 
     Nothing was done; retry after the number of seconds in the Retry-After header.
@@ -411,9 +385,7 @@ class OverloadedError(ServiceError, problem=("overloaded", 503, "The service is 
         self.headers = {"Retry-After": str(retry_after)}
 
 
-class RateLimitedError(
-    ServiceError, problem=("rate-limited", 429, "The client exceeds its rate limit")
-):
+class RateLimitedError(ServiceError, problem=(429, "The client exceeds its rate limit")):
     """The client has used more tokens than the setting `rate_limit_tokens_per_minute`.
 
     It is known by its API key or its address; a body costs one for four bytes, decompressed. The
@@ -428,18 +400,14 @@ class RateLimitedError(
         self.headers = {"Retry-After": str(retry_after), **headers}
 
 
-class UploadTooSlowError(
-    ServiceError, problem=("upload-too-slow", 408, "The body did not arrive in time")
-):
+class UploadTooSlowError(ServiceError, problem=(408, "The body did not arrive in time")):
     """A body may take 10 seconds, plus one for each 64 KiB."""
 
     headers = MappingProxyType({"Connection": "close"})
     message = "the body of the request did not arrive in time"
 
 
-class DeadlinePassedError(
-    ServiceError, problem=("deadline-passed", 504, "The deadline of the request has passed")
-):
+class DeadlinePassedError(ServiceError, problem=(504, "The deadline of the request has passed")):
     """The milliseconds of the X-Request-Timeout-Ms header passed before the response was ready.
 
     What had not started was not done; documents that were being stored may be stored.
@@ -448,7 +416,7 @@ class DeadlinePassedError(
     message = "the deadline set by X-Request-Timeout-Ms has passed"
 
 
-class EncodingFailedError(ServiceError, problem=("encoding-failed", 500, "The encoder failed")):
+class EncodingFailedError(ServiceError, problem=(500, "The encoder failed")):
     """The encoder failed while it processed the request; nothing was stored.
 
     The log of the service has the details under `request_id`.
@@ -457,7 +425,7 @@ class EncodingFailedError(ServiceError, problem=("encoding-failed", 500, "The en
     message = "the document could not be encoded"
 
 
-class NotReadyError(ServiceError, problem=("not-ready", 503, "The service is not ready")):
+class NotReadyError(ServiceError, problem=(503, "The service is not ready")):
     """The service is starting, or a part of it has failed.
 
     In lexical mode also: the words of the documents cannot be searched yet.
@@ -469,9 +437,7 @@ class NotReadyError(ServiceError, problem=("not-ready", 503, "The service is not
         super().__init__(reason)
 
 
-class ShuttingDownError(
-    ServiceError, problem=("shutting-down", 503, "The service is shutting down")
-):
+class ShuttingDownError(ServiceError, problem=(503, "The service is shutting down")):
     """The service finishes active requests and accepts no new ones."""
 
     message = "the service is shutting down"

@@ -140,7 +140,6 @@ class Maintenance:
             )
             return
         self._metrics.index_retrainings("swapped").inc()
-        record_index_metrics(self._data, self._metrics)
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
             self._data.index.generation,
@@ -152,7 +151,6 @@ class Maintenance:
         changes = index.unpublished()
         if changes >= max(PUBLISH_FROM, PUBLISH_SHARE * len(index)):
             index.publish()
-            record_index_metrics(self._data, self._metrics)
             changes = index.unpublished()
         self._metrics.index_unpublished_changes.set(changes)
 

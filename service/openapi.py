@@ -11,8 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from index.directory.collections import NAME_PATTERN
-from service import errors
-from service.errors import PROBLEM_TYPES, ProblemType
+from service.errors import PROBLEM_TYPES
 from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
 from service.problem_responses import PROBLEM_JSON
 
@@ -119,41 +118,19 @@ _PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _OF_ROUTE = {"$ref": "#/components/responses/problem"}
 
 _REFUSALS = (
-    errors.MALFORMED_REQUEST,
-    errors.KeyRequiredError.problem_type,
-    errors.ScopeMissingError.problem_type,
-    errors.HostNotAllowedError.problem_type,
-    errors.CollectionNotFoundError.problem_type,
-    errors.UploadTooSlowError.problem_type,
-    errors.InvalidInputError.problem_type,
-    errors.RateLimitedError.problem_type,
-    errors.INTERNAL_ERROR,
-    errors.DOCUMENT_DAMAGED,
-    errors.OverloadedError.problem_type,
-    errors.NotReadyError.problem_type,
-    errors.ENGINE_FAILED,
-    errors.ShuttingDownError.problem_type,
-    errors.DeadlinePassedError.problem_type,
-)
-_OF_BODIES = (
-    errors.MALFORMED_BODY,
-    errors.BodyTooLargeError.problem_type,
-    errors.UnsupportedMediaTypeError.problem_type,
-)
+    "malformed-request", "key-required", "scope-missing", "host-not-allowed",
+    "collection-not-found", "upload-too-slow", "invalid-input", "rate-limited", "internal-error",
+    "document-damaged", "overloaded", "not-ready", "engine-failed", "shutting-down",
+    "deadline-passed",
+)  # fmt: skip
+_OF_BODIES = ("malformed-body", "body-too-large", "unsupported-media-type")
+# Of each group what it says, and the names of its problems.
 GROUPS = {
     "read": ("Refused or failed", _REFUSALS),
-    "write": (
-        "Nothing was changed",
-        (*_REFUSALS, *_OF_BODIES, errors.STORAGE_FULL, errors.STORAGE_FAILED),
-    ),
+    "write": ("Nothing was changed", (*_REFUSALS, *_OF_BODIES, "storage-full", "storage-failed")),
     "encode": (
         "Nothing was encoded",
-        (
-            *_REFUSALS,
-            *_OF_BODIES,
-            errors.RequestTooLargeError.problem_type,
-            errors.EncodingFailedError.problem_type,
-        ),
+        (*_REFUSALS, *_OF_BODIES, "request-too-large", "encoding-failed"),
     ),
 }
 
@@ -186,17 +163,17 @@ def _of_group(group: str, good: Mapping[int, str | dict[str, Any]], *names: str)
 READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 
-def _response(what: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
-    names = ", ".join(f"`{kind.name}`" for kind in kinds)
+def _response(what: str, names: Iterable[str]) -> dict[str, Any]:
+    described = ", ".join(f"`{PROBLEM_TYPES[name].name}`" for name in names)
     content = {PROBLEM_JSON: {"schema": _PROBLEM}}
-    return {"description": f"{what}: {names}. See /problems/NAME.", "content": content}
+    return {"description": f"{what}: {described}. See /problems/NAME.", "content": content}
 
 
-_OF_GROUPS = {kind for _, kinds in GROUPS.values() for kind in kinds}
+_OF_GROUPS = {name for _, names in GROUPS.values() for name in names}
 _RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
     "problem": _response(
         "What is wrong with a request to this path",
-        (kind for kind in PROBLEM_TYPES.values() if kind not in _OF_GROUPS),
+        (name for name in PROBLEM_TYPES if name not in _OF_GROUPS),
     )
 }
 _PROBLEM_SCHEMA = {

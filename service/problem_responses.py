@@ -37,7 +37,6 @@ from service.errors import (
     DOCUMENT_DAMAGED,
     ENGINE_FAILED,
     INTERNAL_ERROR,
-    MALFORMED_BODY,
     METHOD_NOT_ALLOWED,
     NO_SUCH_ROUTE,
     STORAGE_FAILED,
@@ -45,6 +44,7 @@ from service.errors import (
     DeadlinePassedError,
     FieldError,
     InvalidInputError,
+    MalformedBodyError,
     NotReadyError,
     OverloadedError,
     ProblemType,
@@ -173,7 +173,7 @@ def problem_of(error: type[BaseException]) -> ProblemType:
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
-            return Problem(MALFORMED_BODY, _parse_failure(error.__cause__))
+            return _problem(MalformedBodyError(_parse_failure(error.__cause__)), scope)
         case HTTPStatus.NOT_FOUND:
             return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
         case HTTPStatus.METHOD_NOT_ALLOWED:
@@ -203,7 +203,10 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     found = error.errors()
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
-        return Problem(MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}.")
+        return Problem(
+            MalformedBodyError.problem_type,
+            f"The body is not JSON: {reason}, at character {position}.",
+        )
     return Problem(InvalidInputError.problem_type, _INVALID, list(map(_validation_error, found)))
 
 

@@ -157,7 +157,6 @@ class BodyModel(BaseModel):
 
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
 _VERSION = 1
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _INVALID = "is not a cursor of this service"
 
 
@@ -175,7 +174,7 @@ def read_cursor(cursor: str) -> str:
     except (ValueError, RecursionError) as error:
         raise ValueError(_INVALID) from error
     match content:
-        case [int(version), str(last)] if version == _VERSION and not _SURROGATE.search(last):
+        case [int(version), str(last)] if version == _VERSION and not _LONE_SURROGATE.search(last):
             return last
     raise ValueError(_INVALID)
 

@@ -19,8 +19,7 @@ from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import lower_priority
-from service.workers.block_cache import EncodeCache
-from service.workers.scheduler import EncodeScheduler
+from service.workers.scheduler import EncodeCache, EncodeScheduler
 
 READER_THREADS = 4
 MAX_SEARCH_THREADS = 4

@@ -31,7 +31,7 @@ from index.optional_dependencies import require_extra
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from index.store.database import Connections
 from index.store.schema import collection_name
-from service.errors import KeyInUseError, KeyReusedError
+from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
 FORMAT = 2
@@ -336,13 +336,13 @@ class IdempotencyStore:
 
     @contextmanager
     def in_progress(self, key: str | None) -> Iterator[None]:
-        """Reject other requests with this key, by KeyInUseError, while the block runs."""
+        """Reject other requests with this key, while the block runs."""
         if key is None:
             yield
             return
         with self._lock:
             if key in self._in_progress:
-                raise KeyInUseError
+                raise IdempotencyKeyInUseError
             self._in_progress.add(key)
         try:
             yield
@@ -353,7 +353,7 @@ class IdempotencyStore:
     def find(self, key: str | None, request: bytes) -> StoredResponse | None:
         """Return the response that was given to this request, if it is stored.
 
-        KeyReusedError if the key was used for another request.
+        IdempotencyKeyReusedError if the key was used for another request.
         """
         if key is None:
             return None
@@ -363,7 +363,7 @@ class IdempotencyStore:
         if row is None:
             return None
         if row.request != request:
-            raise KeyReusedError
+            raise IdempotencyKeyReusedError
         return StoredResponse(row.status, zlib.decompress(row.body), row.location)
 
     def put(self, key: str, request: bytes, response: StoredResponse) -> None:

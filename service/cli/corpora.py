@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -52,7 +51,7 @@ from service.cli.opening import (
     encode_query,
     load,
     opened,
-    parse_filter,
+    read_filter,
     space_of,
     with_reading,
 )
@@ -81,13 +80,6 @@ RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
 
 
-class EncodingPlace(StrEnum):
-    """Where documents are encoded."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
 @dataclass(frozen=True, slots=True)
 class EncodingOptions:
     """The options of the command that say what encodes, and where; see the command."""
@@ -101,14 +93,14 @@ class EncodingOptions:
 
 
 def cluster_options(
-    on: EncodingPlace,
+    on: Literal["local", "ray"],
     address: str | None,
     actors: int | None,
     threads: int | None,
     provider: list[str] | None,
 ) -> ClusterOptions | None:
     """Return which Ray to use; None to encode in this process."""
-    if on is EncodingPlace.LOCAL:
+    if on == "local":
         for name, value in (("--ray-address", address), ("--actors", actors)):
             if value is not None:
                 raise OptionError(name, "is for --on ray")
@@ -226,9 +218,9 @@ def index(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
     on: Annotated[
-        EncodingPlace,
+        Literal["local", "ray"],
         typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
-    ] = EncodingPlace.LOCAL,
+    ] = "local",
     ray_address: Annotated[
         str | None,
         typer.Option(
@@ -393,7 +385,7 @@ def match(
     options = SearchOptions(
         top_k=top_k,
         mode=mode,
-        where=None if where is None else parse_filter(where),
+        where=None if where is None else read_filter(where),
         exclude=tuple(exclude or ()),
         collapse=collapse,
         alignment=_ALIGNED if align else None,

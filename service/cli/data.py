@@ -21,7 +21,7 @@ from index.errors import BackupError
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.opening import check_data_directory, opened, parse_filter, space_of
+from service.cli.opening import check_data_directory, opened, read_filter, space_of
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -52,7 +52,7 @@ def delete(
     check_data_directory(data)
     if bool(ids) == (where is not None):
         raise OptionError("ID", "name documents, or select them by --filter")
-    chosen = None if where is None else parse_filter(where)
+    chosen = None if where is None else read_filter(where)
     with (
         opened(data, space_of(data)) as directory,
         show_progress(console) as progress,

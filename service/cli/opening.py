@@ -3,12 +3,9 @@
 Apart from `service.cli.checks`, which a server needs: this imports what reads documents.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
 
 from encoder.alignment.space import open_space
 from encoder.blocks import SentenceBlocks
@@ -34,23 +31,16 @@ from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import has_store, read_space
 from service.cli.checks import OptionError, check_file, open_checkpoint
-from service.match.filter import FilterBody, FilterField
+from service.match.filter import parse_filter
 from service.settings import Settings
 
-_FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
-
-def parse_filter(text: str) -> Filter:
-    """Parse a filter."""
+def read_filter(text: str) -> Filter:
+    """Read the filter of a command."""
     try:
-        return _FILTER.validate_python(json.loads(text)).to_filter()
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"/{part}" for part in first["loc"])
-        detail = first.get("ctx", {}).get("error", first["msg"])
-        raise OptionError("--filter", f"#{place} {detail}") from error
-    except (ValueError, RecursionError) as error:
-        raise OptionError("--filter", f"is not JSON: {error}") from error
+        return parse_filter(text)
+    except ValueError as error:
+        raise OptionError("--filter", error) from error
 
 
 def load(

@@ -213,9 +213,7 @@ def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQ
         except EmptyTextError:
             return None
     stored = find_stored(data, [query.document_id]).get(query.document_id)
-    if stored is None:
-        return None
-    return EncodedQuery(stored.text, stored.vector, stored.title, None, stored.vector_id)
+    return None if stored is None else stored.to_query()
 
 
 def _passage(document: Document) -> str:

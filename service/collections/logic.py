@@ -33,8 +33,8 @@ from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCol
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
 from service.feedback.routes import forget_unstored
 from service.feedback.store import FeedbackStore
-from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
-from service.standing.logic import StandingQueries, scan_new_documents
+from service.maintenance import Maintenance, RecallMonitor
+from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
 
@@ -64,7 +64,6 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(data.close)
         remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        record_index_metrics(data, metrics)
         state = open_state(path, settings.database)
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
@@ -102,11 +101,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(stop_collection, collection)
         forget_unstored(collection)
         maintenance.start()
-        standing.start(
-            partial(scan_new_documents, collection),
-            space.fingerprint,
-            data.store.log.last_vector_id,
-        )
+        standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
             engine.search_processes.add(collection.served)

@@ -18,7 +18,7 @@ from index.store.records import Change, EncodedDocument, Facet, ListedDocument, 
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.match.filter import FilterBody, FilterField
+from service.match.filter import parse_filter
 from service.metrics import Stage
 from service.telemetry import observe_stage
 from service.threads import run_in
@@ -26,7 +26,6 @@ from service.threads import run_in
 MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 _Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 _ORDERED: TypeAdapter[tuple[str, str | _Tokens, str]] = TypeAdapter(tuple[str, str | _Tokens, str])
-_FILTERS: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
@@ -106,15 +105,6 @@ async def index_documents(
     )
 
 
-async def delete_document(collection: Collection, document_id: str) -> None:
-    """Delete one document and the feedback on it; at return no match finds it.
-
-    DocumentNotFoundError if it is not stored. The deletion is durable.
-    """
-    if not await run_in(collection.writer, _delete, collection, document_id):
-        raise DocumentNotFoundError(document_id)
-
-
 async def find_document(collection: Collection, document_id: str) -> StoredDocument:
     """Return one stored document, or raise DocumentNotFoundError."""
     found = await run_in(collection.engine.readers, collection.data.store.find, [document_id])
@@ -128,13 +118,10 @@ def _selected(collection: Collection, where: str | None) -> IdSet | None:
     if where is None:
         return None
     try:
-        body = _FILTERS.validate_json(where)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"/{part}" for part in first["loc"])
-        detail = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InvalidInputError([FieldError("", detail, parameter="filter")]) from error
-    return collection.data.store.select(body.to_filter())
+        parsed = parse_filter(where)
+    except ValueError as error:
+        raise InvalidInputError([FieldError("", str(error), parameter="filter")]) from error
+    return collection.data.store.select(parsed)
 
 
 def list_documents(
@@ -213,15 +200,17 @@ def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
     return seconds
 
 
-def _delete(collection: Collection, document_id: str) -> bool:
-    """Delete a document, with the feedback on it, and update the index; return whether it existed.
+def delete_document(collection: Collection, document_id: str) -> None:
+    """Delete a document, durably, with the feedback on it; no match finds it after that.
 
-    The feedback goes first: after a kill or on a full disk there is none on a deleted document.
+    DocumentNotFoundError if it is not stored. Called in the thread `writer` of the collection. The
+    feedback goes first: after a kill or on a full disk there is none on a deleted document.
     """
     collection.feedback.forget([document_id])
     change = collection.data.store.delete([document_id])
     _apply(collection, change)
-    return len(change.removed) > 0
+    if not len(change.removed):
+        raise DocumentNotFoundError(document_id)
 
 
 def _apply(collection: Collection, change: Change) -> None:
@@ -250,14 +239,6 @@ def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
 
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
-
-
-async def family_of(collection: Collection, document_id: str) -> int | None:
-    """Return the number of the family of a document; None if it has none."""
-    found = await run_in(
-        collection.engine.readers, collection.data.store.families.of_ids, [document_id]
-    )
-    return found.get(document_id)
 
 
 async def find_family(

@@ -11,25 +11,22 @@ from starlette.types import Scope
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.records import BEFORE_ALL, ListedDocument
-from service.body import JSON, NDJSON, choose_media_type
+from index.store.records import BEFORE_ALL
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
     MAX_DOCUMENTS,
-    IndexedDocuments,
     count_facets,
     cursor_in,
     delete_document,
     export_documents,
     export_parts,
-    family_of,
     find_document,
     find_family,
     index_documents,
     list_documents,
 )
 from service.errors import FieldError, InvalidInputError
-from service.gate import RuledRoute
+from service.gate import JSON, NDJSON, RuledRoute, choose_media_type
 from service.openapi import ENCODE, READ, WRITE, Router
 from service.schemas import (
     DEFAULT_PAGE,
@@ -115,17 +112,6 @@ class IndexResponse(Answer):
     documents: list[IndexedBody]
 
 
-def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
-    """Return the response of POST /index."""
-    return IndexResponse(
-        indexed=len(indexed.documents),
-        documents=[IndexedBody.model_validate(item) for item in indexed.documents],
-        timings=milliseconds(indexed.seconds),
-        checkpoint=checkpoint,
-        generation=indexed.generation,
-    )
-
-
 class ListedBody(BaseModel, from_attributes=True):
     """A stored document, without its text."""
 
@@ -196,16 +182,6 @@ class FacetsResponse(BaseModel):
     """The fields that tell documents apart."""
 
     facets: list[FacetBody]
-
-
-def documents_response(
-    page: Sequence[ListedDocument], limit: int, order: str = "id"
-) -> DocumentsResponse:
-    """Shape a page; one that is not full is the last."""
-    return DocumentsResponse(
-        documents=[ListedBody.model_validate(document) for document in page],
-        next_cursor=write_cursor(cursor_in(order, page[-1])) if len(page) == limit else None,
-    )
 
 
 class UnescapedRoute(RuledRoute):
@@ -284,7 +260,10 @@ async def get_documents(
     listed = await run_in(
         collection.engine.readers, list_documents, collection, cursor, limit, sort, where
     )
-    return documents_response(listed, limit, sort)
+    return DocumentsResponse(
+        documents=[ListedBody.model_validate(document) for document in listed],
+        next_cursor=write_cursor(cursor_in(sort, listed[-1])) if len(listed) == limit else None,
+    )
 
 
 @router.get(
@@ -300,6 +279,8 @@ async def get_document(
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
     stored = await find_document(collection, document_id)
+    readers, families = collection.engine.readers, collection.data.store.families
+    family = (await run_in(readers, families.of_ids, [document_id])).get(document_id)
     document = stored.document
     return DocumentResponse(
         id=document.id,
@@ -307,7 +288,7 @@ async def get_document(
         metadata=dict(document.metadata),
         receipt=receipt_body(stored.receipt),
         indexed_at=stored.indexed_at,
-        family=await family_of(collection, document_id),
+        family=family,
         text=document.text if text else None,
     )
 
@@ -320,7 +301,7 @@ async def get_document(
 )
 async def remove_document(document_id: StoredId, collection: CollectionDep) -> None:
     """Delete a document permanently, with the feedback on it and on its matches."""
-    await delete_document(collection, document_id)
+    await run_in(collection.writer, delete_document, collection, document_id)
 
 
 @family_router.get(
@@ -410,7 +391,13 @@ async def post_index(
 
     async def work() -> StoredResponse:
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
-        body = index_response(indexed, collection.checkpoint.name)
+        body = IndexResponse(
+            indexed=len(indexed.documents),
+            documents=[IndexedBody.model_validate(item) for item in indexed.documents],
+            timings=milliseconds(indexed.seconds),
+            checkpoint=collection.checkpoint.name,
+            generation=indexed.generation,
+        )
         return StoredResponse(200, body.model_dump_json().encode())
 
     return await respond_once(http, collection, idempotency_key, work)

@@ -9,12 +9,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
 
 from encoder.arrays import Float32
-from service.body import JSON
 from service.deps import CollectionDep, OpenCollectionDep
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError, ModelNotFoundError
-from service.gate import declare
+from service.gate import JSON, declare
 from service.openapi import ENCODE, READ, Router
 from service.schemas import (
     BodyModel,

@@ -9,6 +9,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    TypeAdapter,
+    ValidationError,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -19,15 +21,9 @@ from index.store.filters import (
     MAX_FIELD_CHARACTERS,
     MAX_NESTING,
     MAX_VALUE_CHARACTERS,
-    And,
-    Bound,
-    Exists,
     Filter,
-    Not,
-    OneOf,
-    Or,
-    Range,
     Scalar,
+    filter_from_json,
     pointer,
 )
 from service.schemas import BodyModel, WholeText, exactly_one, optional, whole_characters
@@ -168,18 +164,8 @@ class RangeBody(_Condition):
             raise ValueError("give gte or gt, not both")
         if self.lte is not None and self.lt is not None:
             raise ValueError("give lte or lt, not both")
-        self.to_range("")
+        filter_from_json({"field": "", "range": self.model_dump(exclude_none=True)})
         return self
-
-    def to_range(self, field: str) -> Range:
-        """Return the condition that a field is within."""
-        return Range(field, _bound(self.gte, self.gt), _bound(self.lte, self.lt))
-
-
-def _bound(inclusive: Scalar | None, exclusive: Scalar | None) -> Bound | None:
-    if inclusive is not None:
-        return Bound(inclusive, inclusive=True)
-    return None if exclusive is None else Bound(exclusive, inclusive=False)
 
 
 class FilterBody(_Condition):
@@ -226,21 +212,7 @@ class FilterBody(_Condition):
 
     def to_filter(self) -> Filter:
         """Return the filter to evaluate."""
-        if self.and_ is not None:
-            return And(tuple(part.to_filter() for part in self.and_))
-        if self.or_ is not None:
-            return Or(tuple(part.to_filter() for part in self.or_))
-        if self.not_ is not None:
-            return Not(self.not_.to_filter())
-        return self._to_condition(str(self.field))
-
-    def _to_condition(self, field: str) -> Filter:
-        if self.range is not None:
-            return self.range.to_range(field)
-        if self.exists is not None:
-            return Exists(field) if self.exists else Not(Exists(field))
-        values: list[Any] = [self.equal] if self.in_ is None else self.in_
-        return OneOf(field, tuple(values))
+        return filter_from_json(self.model_dump(by_alias=True, exclude_none=True))
 
 
 def _within_limits(value: object) -> object:
@@ -270,3 +242,21 @@ def _parts(part: dict[Any, Any]) -> list[object]:
 
 
 FilterField = Annotated[FilterBody, BeforeValidator(_within_limits)]
+_FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
+
+
+def parse_filter(text: str) -> Filter:
+    """Return the filter that a text has as JSON.
+
+    Raises:
+        ValueError: it is none; says where and why.
+    """
+    try:
+        return _FILTER.validate_json(text).to_filter()
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            raise ValueError(f"is not JSON: {first['ctx']['error']}") from error
+        place = "".join(f"/{part}" for part in first["loc"])
+        detail = first.get("ctx", {}).get("error", first["msg"])
+        raise ValueError(f"#{place} {detail}") from error

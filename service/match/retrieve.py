@@ -23,10 +23,16 @@ from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from index.directory.data_directory import DataDirectory
 from index.document import text_below
-from index.engine.query import EncodedQuery
 from index.search.calibrate import CalibratedScore, within
 from index.search.rank import selects
-from index.search.records import NO_BOUNDS, Examples, Hit, Mode, SearchAnswer, SearchOptions
+from index.search.records import (
+    NO_BOUNDS,
+    Examples,
+    Hit,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
 from service.encode import EncodedText, StoredQuery, stored_text
@@ -90,7 +96,7 @@ async def retrieve(
 
 
 def _search(collection: Collection, text: EncodedText, options: SearchOptions) -> Matches:
-    query = _to_query(text)
+    query = text.to_query()
     outcome = _perform(collection, Task(query, options))
     _offer(collection, query.vector, options, stored=query.vector_id != NO_VECTOR)
     return Matches(outcome.answer, text.receipt, {**text.seconds, **outcome.seconds})
@@ -124,20 +130,13 @@ def search_by_examples(
 
     Called in a thread of `searchers`.
     """
-    examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
+    examples = Examples(*(tuple(text.to_query() for text in side) for side in (like, unlike)))
     texts = [*like, *unlike]
     receipt = Receipt(*map(sum, zip(*(astuple(text.receipt) for text in texts), strict=True)))
     stages = {stage for text in texts for stage in text.seconds}
     encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
     outcome = _perform(collection, Task(examples, options))
     return Matches(outcome.answer, receipt, {**encoding, **outcome.seconds})
-
-
-def _to_query(text: EncodedText) -> EncodedQuery:
-    query = EncodedQuery(text.text, text.vector, text.title, vector_id=text.vector_id)
-    if text.blocks is None:
-        return query
-    return replace(query, blocks=text.blocks.vectors, offsets=text.blocks.offsets)
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:

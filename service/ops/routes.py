@@ -15,7 +15,7 @@ from index.search.corpus_calibration import NullDistribution
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.logic import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
-from service.engine import DEFAULT, Collection, degraded_parts, installed_version, record_state
+from service.engine import DEFAULT, degraded_parts, installed_version, record_state
 from service.errors import PROBLEM_TYPES, OverloadedError
 from service.feedback.store import MAX_QUERY_BYTES
 from service.gate import Rules, declare
@@ -145,20 +145,6 @@ class ProblemTypeResponse(BaseModel):
     description: str
 
 
-def version_response(collection: Collection) -> VersionResponse:
-    """Return the version, the checkpoint and the limits that a collection is served with."""
-    engine = collection.engine
-    return VersionResponse(
-        version=installed_version(),
-        checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
-        precision=engine.encoder.precision,
-        provider=engine.encoder.provider,
-        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
-        calibration=calibration_body(collection.calibrator),
-        limits=LimitsBody.model_validate(engine.settings),
-    )
-
-
 def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
     """Return the body of a calibration."""
     return CalibrationBody(
@@ -242,7 +228,16 @@ async def get_metrics(engine: OpenEngineDep) -> Response:
 )
 async def get_version(collection: OpenCollectionDep) -> VersionResponse:
     """Return the version, the checkpoint and the limits of a request."""
-    return version_response(collection)
+    engine = collection.engine
+    return VersionResponse(
+        version=installed_version(),
+        checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
+        precision=engine.encoder.precision,
+        provider=engine.encoder.provider,
+        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
+        calibration=calibration_body(collection.calibrator),
+        limits=LimitsBody.model_validate(engine.settings),
+    )
 
 
 @router.get(

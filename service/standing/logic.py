@@ -244,9 +244,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
             text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
         )
     stored = find_stored(collection.data, [name]).get(name)
-    if stored is None:
-        return None
-    return EncodedQuery(stored.text, stored.vector, stored.title, vector_id=stored.vector_id)
+    return None if stored is None else stored.to_query()
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
@@ -298,9 +296,6 @@ _RETRY_SECONDS = 5.0
 _HELD_SECONDS = 60.0  # between looks at what some queries wait for
 
 
-ScanSome = Callable[[], bool]
-
-
 class StandingQueries:
     """Keeps standing queries and compares new documents with them.
 
@@ -314,7 +309,7 @@ class StandingQueries:
         self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
-        self._scan: ScanSome | None = None
+        self._collection: Collection | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._stopping = threading.Event()
@@ -332,17 +327,12 @@ class StandingQueries:
         since = self._behind_since
         return 0.0 if since is None else monotonic() - since
 
-    def start(self, scan: ScanSome, space: str, last: int) -> None:
-        """Compare what was stored since the last comparison, if there are queries.
-
-        Args:
-            scan: compares some new documents; returns whether there may be more.
-            space: fingerprint of the vectors of the store.
-            last: the last vector id that the store gave.
-        """
-        self._scan = scan
+    def start(self, collection: Collection) -> None:
+        """Compare what was stored since the last comparison, if there are queries."""
+        self._collection = collection
+        last = collection.data.store.log.last_vector_id
         try:
-            if not self.store.follow(space, last):
+            if not self.store.follow(collection.space.fingerprint, last):
                 _LOG.warning(
                     "the vectors were replaced: standing queries find what is stored later"
                 )
@@ -410,7 +400,7 @@ class StandingQueries:
         while not self.stopping:
             self._woken.clear()  # what is stored after this wakes it again
             try:
-                more = self._scan is not None and self._scan()
+                more = self._collection is not None and scan_new_documents(self._collection)
                 said = ""
             except Exception as error:
                 if said != (said := describe(error)):

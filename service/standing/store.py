@@ -14,9 +14,8 @@ from encoder.blocks import Receipt
 from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
-from index.store.filters import Filter, filter_to_json
+from index.store.filters import Filter, filter_from_json, filter_to_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
-from service.match.filter import FilterBody
 from service.state import State, events, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
@@ -433,7 +432,7 @@ def _query(row: Row[Any]) -> StandingQuery:
     interest, receipt, url = (columns.pop(name) for name in ("interest", "receipt", "url"))
     secret, where = columns.pop("secret"), interest["where"]
     interest["bounds"] = Bounds(**interest["bounds"])
-    interest["where"] = None if where is None else FilterBody.model_validate(where).to_filter()
+    interest["where"] = None if where is None else filter_from_json(where)
     delivery = {part.name: columns.pop(part.name) for part in fields(Delivery)}
     return StandingQuery(
         interest=Interest(**interest),

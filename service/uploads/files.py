@@ -23,7 +23,7 @@ from service.errors import (
     CompressionRatioError,
     FieldError,
     InvalidInputError,
-    MalformedUploadError,
+    MalformedBodyError,
 )
 from service.limits import check_disk
 from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
@@ -196,13 +196,13 @@ class UploadFile:
         """
         self._received += len(chunk)
         if self._received > self._max_bytes:
-            raise BodyTooLargeError(self._max_bytes)
+            raise BodyTooLargeError(limit=self._max_bytes)
         for part in self._gunzip.feed(chunk) if self._gunzip else (chunk,):
             self._bytes += len(part)
             if self._bytes > self._max_bytes:
-                raise BodyTooLargeError(self._max_bytes)
+                raise BodyTooLargeError(limit=self._max_bytes)
             if self._bytes > max(_FREE_BYTES, MAX_RATIO * self._received):
-                raise CompressionRatioError(MAX_RATIO)
+                raise CompressionRatioError(limit=MAX_RATIO)
             check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
             self._count_lines(part)
@@ -263,20 +263,20 @@ class _Gunzip:
                     yield self._member.decompress(data, _READ_BYTES)
                     data = self._member.unconsumed_tail or self._member.unused_data
         except zlib.error as error:
-            raise MalformedUploadError("the body is not gzip, or is damaged") from error
+            raise MalformedBodyError("the body is not gzip, or is damaged") from error
 
     def _begin_member(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
         self._members += 1
         if self._members > _FREE_MEMBERS + self._received // _MEMBER_BYTES:
-            raise MalformedUploadError(
+            raise MalformedBodyError(
                 f"the gzip body has more than {_FREE_MEMBERS} members, and more than one for each "
                 f"{_MEMBER_BYTES} bytes: compress it as one"
             )
 
     def check_end(self) -> None:
         if self._received and not self._member.eof:
-            raise MalformedUploadError("the gzip body is truncated")
+            raise MalformedBodyError("the gzip body is truncated")
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:

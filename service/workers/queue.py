@@ -340,7 +340,7 @@ class BlockQueue:
         if reservation.traffic_class == "background":
             return
         if tokens > self.max_tokens:
-            raise RequestTooLargeError(tokens, self.max_tokens)
+            raise RequestTooLargeError(tokens=tokens, limit=self.max_tokens)
         with self._changed:
             self._check_room(tokens - reservation.tokens, reservation)
             self._add(reservation, tokens - reservation.tokens)

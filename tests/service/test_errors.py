@@ -6,9 +6,7 @@ from types import ModuleType
 from encoder import errors as encoder_errors
 from index import errors as index_errors
 from service import errors as service_errors
-from service.errors import (
-    PROBLEM_TYPES,
-)
+from service.errors import PROBLEM_TYPES
 from service.problem_responses import problem_of
 
 MODULES = (encoder_errors, index_errors, service_errors)

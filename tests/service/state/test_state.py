@@ -14,19 +14,12 @@ from index.errors import DatabaseFailedError, StorageFullError, StoreError
 from index.postgresql.connections import drop_collection, schema_name
 from index.search.records import Bounds, Hit
 from service import errors
+from service import state as tables
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
-from service.state import (
-    IdempotencyStore,
-    State,
-    StoredResponse,
-    existing_state,
-    judged,
-    open_state,
-    progress,
-)
+from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
 from service.uploads.store import JobStore, LineError, Step, Upload
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.service_fixtures import Client
@@ -78,7 +71,7 @@ def store(state: State) -> FeedbackStore:
 def queries(state: State) -> list[int]:
     """Return the sizes of the queries that are stored."""
     with state.reading() as connection:
-        return list(connection.scalars(select(judged.c.size).order_by(judged.c.size)))
+        return list(connection.scalars(select(tables.judged.c.size).order_by(tables.judged.c.size)))
 
 
 def test_a_text_is_stored_once_and_goes_with_its_last_verdict(
@@ -166,7 +159,7 @@ def test_a_write_is_whole_or_undone(state: State, store: FeedbackStore) -> None:
 
     def fail() -> None:
         with state.writing() as connection:
-            connection.execute(update(judged).values(size=0))
+            connection.execute(update(tables.judged).values(size=0))
             connection.execute(text("SELECT no_column FROM nowhere"))
 
     with pytest.raises(StoreError):
@@ -270,7 +263,7 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     store.resume(late.id)
     assert store.find(late.id).delivery == Delivery(failure="gone")
     with state.writing() as connection:
-        connection.execute(update(progress).values(space="former"))
+        connection.execute(update(tables.progress).values(space="former"))
     assert not store.follow("space", 0)
     assert store.find(query.id).scanned == 0
 

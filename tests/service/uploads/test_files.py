@@ -66,10 +66,10 @@ def test_bytes_that_are_not_gzip_or_cut_off_are_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, sizes: list[int], missing: int
 ) -> None:
     path = tmp_path_factory.mktemp("uploads") / "id.ndjson"
-    with pytest.raises((errors.MalformedUploadError, errors.InvalidInputError)):
+    with pytest.raises((errors.MalformedBodyError, errors.InvalidInputError)):
         receive(path, pieces(content, sizes), compressed=True)
     whole = gzip.compress(os.urandom(100) + b"\n")
-    with pytest.raises(errors.MalformedUploadError, match="truncated"):
+    with pytest.raises(errors.MalformedBodyError, match="truncated"):
         receive(path, iter([whole[:-missing]]), compressed=True)
     assert list(path.parent.iterdir()) == []
 
@@ -199,7 +199,7 @@ def test_a_high_compression_ratio_is_refused_unwritten(tmp_path: Path) -> None:
 def test_gzip_of_very_many_tiny_members_is_refused(tmp_path: Path) -> None:
     tiny = gzip.compress(b"\n", mtime=0)
     file = uploads.UploadFile(tmp_path / "id.ndjson", max_bytes=2**30, gzip=True)
-    with pytest.raises(errors.MalformedUploadError, match="more than 1024 members"):
+    with pytest.raises(errors.MalformedBodyError, match="more than 1024 members"):
         file.write(tiny * 200_000)
     assert file.size < 1100  # bytes, one of each member that was read before
     file.abandon()

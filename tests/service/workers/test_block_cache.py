@@ -8,7 +8,7 @@ import pytest
 
 from encoder.arrays import Float32
 from service.metrics import Metrics
-from service.workers.block_cache import KEY_BYTES, EncodeCache
+from service.workers.scheduler import KEY_BYTES, EncodeCache
 
 WIDTH = 8
 Make = Callable[[int], EncodeCache]

@@ -12,9 +12,8 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.metrics import Metrics
-from service.workers.block_cache import EncodeCache
 from service.workers.queue import EncodeResult
-from service.workers.scheduler import EncodeScheduler
+from service.workers.scheduler import EncodeCache, EncodeScheduler
 from tests.service.workers.conftest import encode, within_time
 
 BOUND = 100_000
