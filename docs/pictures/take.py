@@ -45,7 +45,7 @@ def main(data: Path) -> None:
             viewport={"width": width, "height": height}, reduced_motion="reduce"
         )
         page.goto(f"{server.url}/")
-        file = {"name": f"{QUERY}.md", "mimeType": "", "buffer": text.encode()}
+        file = {"name": f"{QUERY}.md", "mimeType": "", "buffer": f"# {QUERY}\n\n{text}".encode()}
         page.set_input_files("#file", file)  # type: ignore[arg-type]
         page.wait_for_selector(".match")
         take(page, "page")
