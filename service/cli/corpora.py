@@ -489,12 +489,11 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
         LiveScoring(loaded.checkpoint, directory).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""
-Which modules match the documentation of asyncio.queues? In another shell:
+Open {url}/ in a browser, or see in another shell which modules match asyncio.queues:
 
   curl -s {url}/match -H 'Content-Type: application/json' \\
        -d '{{"id": "asyncio.queues", "top_k": 5}}'
 
 The interactive documentation of the API: {url}/docs
-The page, to match a document in a browser: {url}/
 """)
     begin(DEFAULT_HOST, port, {"data": data})

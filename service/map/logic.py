@@ -233,10 +233,8 @@ def quantised(positions: Float32) -> Int64:
         return np.zeros((0, 2), dtype=np.int64)
     low, high = positions.min(axis=0), positions.max(axis=0)
     scale = (SIDE - 1) / max(float((high - low).max()), 1e-9)
-    places: Int64 = np.rint((positions - (low + high) / 2) * scale + (SIDE - 1) / 2).astype(
-        np.int64
-    )
-    return places
+    places: Float32 = (positions - (low + high) / 2) * scale + (SIDE - 1) / 2
+    return places.round().astype(np.int64)
 
 
 def divide(places: Int64) -> tuple[Float32, Int64]:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 from tests.browser.test_page_access import PHONE
 from tests.kit.browser import complaints_of_axe, wait_until
 from tests.kit.process_fixtures import Server, serving
-from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find, titles
+from tests.kit.search_page_fixtures import BEES, DOCUMENTS, HOSTILE_TITLE, KEEPER, find, titles
 
 ROWS = "#browse-rows tr"
 # Move the pointer over the map; return whether a point is under it.
@@ -88,7 +88,7 @@ def test_the_map_shows_the_document_among_its_matches_and_a_point_is_matched(
 ) -> None:
     find(search_page, KEEPER)
     search_page.click("#map-button")
-    search_page.wait_for_selector("#map-status >> text=/5 documents: .*Your document is the cross/")
+    search_page.wait_for_selector("#map-status >> text=/5 documents; .*Your document is the cross/")
     search_page.select_option("#map-field", "kind")
     search_page.wait_for_selector("#map-legend >> text=/law/")
     assert complaints_of_axe(search_page) == []
@@ -130,6 +130,18 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("browse")
     with serving(folder, folder / "data", None, threads=1) as server:
         yield server
+
+
+def test_a_collection_of_one_is_searched_and_mapped(
+    open_page: Callable[..., Page], growing: Server
+) -> None:
+    growing.request("POST", "/index", {"documents": [{"id": "bees", "text": BEES}]})
+    page = open_page(growing)
+    find(page, BEES)
+    assert titles(page) == ["bees"]
+    page.click("#map-button")
+    page.wait_for_selector("#map-status >> text=/^1 document. Your document is the cross/")
+    growing.request("DELETE", "/documents/bees")
 
 
 def test_pages_follow_each_other_and_none_is_a_sentence(

@@ -60,11 +60,6 @@ def test_a_stored_document_of_another_collection_is_not_kept(
     page.wait_for_selector("#chosen", state="hidden")
 
 
-def test_with_one_collection_there_is_no_choice(search_page: Page) -> None:
-    search_page.wait_for_selector("#examples:not([hidden])")
-    assert search_page.is_hidden("#collection-choice")
-
-
 def test_a_key_that_is_bound_to_a_collection_shows_that_one(
     tmp_path_factory: pytest.TempPathFactory, open_page: Callable[..., Page]
 ) -> None:

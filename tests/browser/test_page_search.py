@@ -228,14 +228,13 @@ def test_mode_and_number_are_those_of_the_form(search_page: Page) -> None:
     assert titles(search_page) == ["The dance of bees"]
 
 
-def test_a_match_opens_and_escape_returns_to_the_query(
+def test_from_a_drop_to_a_comparison_and_back_by_keyboard_alone(
     search_page: Page, page_log: PageLog, tmp_path: Path
 ) -> None:
-    find(search_page, QUERY)
-    search_page.locator(".title").first.focus()
-    search_page.keyboard.press("ArrowDown")
-    search_page.keyboard.press("ArrowUp")
-    search_page.keyboard.press("Enter")
+    drop(search_page, ("query.txt", QUERY))
+    search_page.wait_for_selector(".match")
+    for key in ("Tab", "Enter", "Tab", "ArrowDown", "ArrowUp", "Enter"):  # by "Go to the matches"
+        search_page.keyboard.press(key)
     frame = search_page.frame_locator("#comparison iframe")
     frame.locator("#left mark").first.wait_for()
     assert "Your document and The keeper" in search_page.inner_text("#comparison-title")
@@ -245,6 +244,9 @@ def test_a_match_opens_and_escape_returns_to_the_query(
     frame.locator("#help[open]").wait_for()
     search_page.keyboard.press("Escape")
     frame.locator("#help[open]").wait_for(state="hidden")
+    search_page.keyboard.press("d")
+    frame.locator("#differences").wait_for()
+    search_page.keyboard.press("d")
     assert "trimmed the wick" in frame.locator("#left mark.on").first.inner_text()
     saved = save(search_page, "#save-comparison", tmp_path / "saved")
     assert saved.name == "comparison with sea_keeper.html"

@@ -80,15 +80,6 @@ def test_a_click_on_a_passage_shows_its_counterpart(show: Show) -> None:
         assert len(marked) == 300
 
 
-def test_a_click_on_the_right_moves_the_left(show: Show) -> None:
-    page = show()
-    scroll_to_top(page, "right")
-    click_as_it_is(page, "#right mark")
-    assert scrolled(page)[1] == 0
-    assert in_view(page, "#l2")
-    assert current(page) == "2 of 4"
-
-
 def test_where_passages_overlap_each_click_takes_the_next(show: Show) -> None:
     page = show()
     page.evaluate("document.querySelector('#right mark.o').scrollIntoView({block: 'center'})")
@@ -170,14 +161,6 @@ def test_the_focus_of_the_keyboard_is_seen(show: Show) -> None:
         seen.add(name)
     assert "skip" in seen
     assert len(seen) > 2
-
-
-def test_enter_on_a_number_goes_to_the_other_side(show: Show) -> None:
-    page = show()
-    page.evaluate("document.querySelector('#l4').focus()")
-    page.keyboard.press("Enter")
-    assert lit(page) == ["l4", "r4"]
-    assert in_view(page, "#r4")
 
 
 def test_the_list_and_the_map_go_to_both_sides(show: Show) -> None:

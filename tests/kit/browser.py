@@ -38,11 +38,10 @@ def open_chromium() -> Iterator[Browser]:
 
 
 def complaints_of_axe(page: Page | Frame) -> list[str]:
-    """What axe-core calls serious or critical, with the elements."""
+    """What axe-core complains of, with the elements."""
     return [
         f"{violation['id']}: {node['target']} {node['failureSummary']}"
         for violation in Axe().run(page).response["violations"]
-        if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]
 

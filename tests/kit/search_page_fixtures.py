@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,15 @@ DROP = """([target, files]) => {
 def drop(page: Page, *files: tuple[str, str], target: str = "body") -> None:
     """Drop files, given by name and text, on the page."""
     page.evaluate(DROP, [target, [list(file) for file in files]])
+
+
+def drop_folder(page: Page, folder: Path) -> None:
+    """Drop a folder of this machine on the page, as a person does."""
+    session = page.context.new_cdp_session(page)
+    carried = {"items": [], "files": [str(folder)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        event = {"type": kind, "x": 300, "y": 300, "data": carried}
+        session.send("Input.dispatchDragEvent", event)
 
 
 @contextmanager

@@ -67,7 +67,8 @@ function showState() {
   const { ids, documents, progress } = points;
   const shown = ids.length < documents ? `${count(ids.length)} of ` : "";
   const parts = [];
-  if (ids.length) parts.push(`${shown}${counted(documents, "document")}: near each other, they resemble each other.`);
+  const near = ids.length > 1 ? "; those near each other resemble each other" : "";
+  if (ids.length) parts.push(`${shown}${counted(documents, "document")}${near}.`);
   else if (progress === null) parts.push("There are no documents yet.");
   if (progress !== null) {
     parts.push(`The map is being ${ids.length ? "brought up to date" : "made"}: ${Math.floor(100 * progress)} %.`);

@@ -15,7 +15,7 @@ const FIELDS = {
 /** Show an error in a place of the page; `retry` is offered where trying again may help. */
 export function showError(place, error, retry) {
   const title = error.title ?? (error instanceof Unreachable ? error.message : "The page failed");
-  const parts = [element("h3", {}, title)];
+  const parts = [element("p", {}, element("b", {}, title))];
   if (error instanceof Unreachable) {
     parts.push(element("p", {}, "Check that it runs and that the network reaches it."));
   } else if (error.status === 401) {

@@ -179,6 +179,19 @@ def test_all_that_is_skipped_is_in_a_file(longmatch: Run, corpus: Path, tmp_path
     assert not default.exists()
 
 
+@pytest.mark.slow
+def test_three_broken_files_of_ten_thousand_are_named(longmatch: Run, corpus: Path) -> None:
+    for number in range(10_000):
+        (corpus / f"{number}.txt").write_text(f"Note {number} on rivers.")
+    broken = ("a.pdf", "b.docx", "c.txt")
+    for name in broken:
+        (corpus / name).write_bytes(b"\xff")
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "10003 documents; 10003 encoded" in answer.err
+    assert all(f"skipped {name}: " in answer.err for name in broken)
+
+
 def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> None:
     (corpus / "passwords.txt").symlink_to("/etc/passwd")
     answer = longmatch("index", corpus)

@@ -24,6 +24,15 @@ def test_the_root_is_the_page_with_its_policy(library: Any) -> None:
         assert response.headers[name] == value
 
 
+def test_a_comparison_is_served_with_its_policy_and_is_not_kept(library: Any) -> None:
+    body = {"left": {"text": "Bees fly."}, "right": {"text": "Ants dig."}}
+    headers = library.post("/compare", json=body, headers={"accept": "text/html"}).headers
+    policy = f"{content_security_policy()}; frame-ancestors 'none'"
+    assert headers["content-security-policy"] == policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_file_is_served_with_type_and_revalidated(library: Any, name: str) -> None:
     response = library.get(f"/static/{name}")
