@@ -16,7 +16,7 @@ from tests.kit.process_fixtures import serving
 
 FOLDER = Path(__file__).parent
 WINDOW = (1280, 800)
-COLOURS = 64
+COLOURS = 192
 QUERY, MATCH = "asyncio.locks", "threading"
 
 
