@@ -24,10 +24,11 @@ from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError, ServiceError
-from service.limits import Admission, RateLimiter, RedisClient
+from service.limits import Admission, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
+from service.redis_client import RedisClient
 from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
@@ -35,7 +36,7 @@ from service.workers.scheduler import EncodeScheduler
 
 if TYPE_CHECKING:  # these import this module, or SQLAlchemy, which most commands do without
     from service.feedback.store import FeedbackStore
-    from service.match.retrieve import RerankPool
+    from service.match.rerank import RerankPool
     from service.standing.logic import StandingQueries
     from service.state import State
     from service.uploads.logic import Jobs

@@ -12,9 +12,10 @@ from index.directory.encoder_name import remembered_encoder
 from service.collections.logic import close_collections, open_collections, stop_collections
 from service.engine import Collections, Engine, installed_version
 from service.errors import SettingsError
-from service.limits import Admission, RateLimiter, RedisClient
-from service.match.retrieve import open_rerank_pool
+from service.limits import Admission, RateLimiter
+from service.match.rerank import open_rerank_pool
 from service.metrics import Metrics
+from service.redis_client import RedisClient
 from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles

@@ -31,7 +31,7 @@ from index.errors import (
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
-from service.feedback.routes import forget_unstored
+from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor
 from service.standing.logic import StandingQueries

@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
+from service.body import choose_media_type
 from service.compare.logic import Explanation, compare
 from service.compare.schemas import CompareRequest, CompareResponse, compare_response
 from service.deps import CollectionDep
 from service.encode import EncodedText
-from service.gate import choose_media_type, declare
+from service.gate import declare
 from service.openapi import ENCODE, Router
 from service.threads import run_in
 from service.web.report import page_headers, render_report

@@ -12,15 +12,8 @@ from service.documents.logic import export_parts, json_lines
 from service.encode import EncodedText, Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.match.retrieve import (
-    Matches,
-    RerankOptions,
-    retrieve,
-    retrieve_and_rerank,
-    search_by_examples,
-    search_stored,
-    validate_rerank,
-)
+from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
+from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
 from service.metrics import Stage
 from service.threads import run_in
 

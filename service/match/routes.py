@@ -7,10 +7,11 @@ from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
+from service.body import NDJSON
 from service.deps import CollectionDep
 from service.documents.routes import StoredId, UnescapedRoute
 from service.encode import StoredQuery
-from service.gate import NDJSON, declare
+from service.gate import declare
 from service.match.logic import MatchOptions, export_pairs, match, match_examples
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.match.schemas import (

@@ -26,14 +26,8 @@ from service.compare.schemas import ComparisonBody, comparison_body
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
-from service.match.retrieve import (
-    DEFAULT_TOP_K,
-    MAX_CANDIDATES,
-    MAX_TOP_K,
-    RERANK_SECONDS,
-    Matches,
-    RerankOptions,
-)
+from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
+from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
 from service.schemas import (
     Answer,
     BodyModel,

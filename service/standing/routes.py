@@ -1,36 +1,18 @@
 """/standing-queries: made, listed, changed, removed; and their events."""
 
-from dataclasses import fields, replace
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 from fastapi import Body, Path, Query, Request
 from fastapi.responses import Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from index.search.records import DEFAULT_MODE, Bounds, Mode
-from index.store.filters import filter_to_json
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.match.filter import FilterField
 from service.openapi import ENCODE, WRITE, Router
 from service.schemas import (
     DEFAULT_PAGE,
-    BodyModel,
-    Cosine,
     Cursor,
-    DocumentId,
     PageSize,
-    QueryBody,
-    ReceiptBody,
-    Share,
-    Strict,
-    Title,
-    WholeText,
-    nullable,
-    optional,
-    receipt_body,
     write_cursor,
 )
 from service.standing.logic import (
@@ -38,259 +20,20 @@ from service.standing.logic import (
     change_standing_query,
     create_standing_query,
 )
-from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.webhooks import (
-    MAX_URL_CHARACTERS,
-    SECRET_FORM,
-    AllowedTargets,
-    TargetRefusedError,
-    check_secret,
-    make_secret,
-    parse_target,
+from service.standing.schemas import (
+    EventsResponse,
+    StandingQueriesResponse,
+    StandingQueryChange,
+    StandingQueryRequest,
+    StandingQueryResponse,
+    WebhookChange,
+    WebhookRequest,
+    standing_query_response,
 )
+from service.standing.store import StandingQuery
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.state import StoredResponse
 from service.threads import run_in
-
-Secret = Annotated[
-    WholeText, AfterValidator(check_secret), Field(json_schema_extra={"pattern": SECRET_FORM})
-]
-
-
-Url = Annotated[
-    WholeText,
-    Field(
-        max_length=MAX_URL_CHARACTERS,
-        json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
-    ),
-]
-
-
-class WebhookRequest(BodyModel):
-    """Where to tell events."""
-
-    url: Url = Field(
-        description="A public address by https, or one of the setting `webhook_hosts`."
-    )
-    secret: Secret | None = optional(
-        "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
-        "made, and shown once."
-    )
-
-    def to_webhook(self) -> Webhook:
-        """Return the webhook, with a secret."""
-        return Webhook(self.url, self.secret or make_secret())
-
-
-class StandingQueryRequest(QueryBody):
-    """What to look for among new documents: exactly one of `text` and `id`."""
-
-    title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
-    id: DocumentId | None = optional(
-        "Id of a stored document: new documents are compared with what it is then."
-    )
-    mode: Mode = Field(
-        default=DEFAULT_MODE,
-        description="By what new documents are scored, as in POST /match: document vectors, words, "
-        "or both.",
-    )
-    filter: FilterField | None = optional(
-        "Tell of no document for whose metadata this does not hold when it is compared."
-    )
-    min_score: Cosine | None = optional("Tell of no document whose score is under this.")
-    min_probability: Share | None = optional(
-        "Tell of no document under this probability; refused where the checkpoint has no "
-        "calibration. Without any bound and without a calibration of the data directory, 0.9."
-    )
-    max_false_positive_rate: Share | None = optional(
-        "Tell of no document whose score a larger share of random pairs of the corpus reaches; "
-        "refused where the data directory has not been calibrated. Without any bound, 0.001."
-    )
-    webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
-    strict: Strict = False
-
-    @property
-    def bounds(self) -> Bounds:
-        """The bounds that are given."""
-        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
-
-    def to_interest(self, bounds: Bounds) -> Interest:
-        """Return what is looked for, inside these bounds."""
-        return Interest(
-            document_id=self.id,
-            title=self.title or "",
-            mode=self.mode,
-            bounds=bounds,
-            where=None if self.filter is None else self.filter.to_filter(),
-        )
-
-
-class _Change(BodyModel):
-    """What is to be another; what is not given stays. Null takes away what there may be none of."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_json(cls, given: object) -> object:
-        """Let null pass, unlike `BodyModel`."""
-        return given
-
-    @model_validator(mode="after")
-    def _of_something(self) -> Self:
-        if not self.model_fields_set:
-            raise ValueError("must have at least one field")
-        return self
-
-
-class WebhookChange(_Change):
-    """Another address, another secret, or both."""
-
-    url: Url | None = optional(
-        "As in POST /standing-queries; needed where the query has no webhook."
-    )
-    secret: Secret | None = optional(
-        "As in POST /standing-queries; null lets the server make a new one. A new secret is in the "
-        "answer, and never shown again."
-    )
-
-    def apply(self, before: Webhook | None) -> Webhook:
-        """Return the webhook that there is to be.
-
-        Raises:
-            InvalidInputError: it has no address.
-        """
-        url = self.url
-        if url is None and before is not None:
-            url = before.url
-        if url is None:
-            detail = "give this: the query has no webhook"
-            raise InvalidInputError([FieldError("#/webhook/url", detail)])
-        if before is not None and "secret" not in self.model_fields_set:
-            return Webhook(url, before.secret)
-        return Webhook(url, self.secret or make_secret())
-
-
-class StandingQueryChange(_Change):
-    """What is to be another of a standing query; what is not given stays."""
-
-    min_score: Cosine | None = optional("As in POST /standing-queries; null for none.")
-    min_probability: Share | None = optional(
-        "As in POST /standing-queries; null for none. Without any bound, the "
-        "query gets the default."
-    )
-    max_false_positive_rate: Share | None = optional("As in POST /standing-queries; null for none.")
-    webhook: WebhookChange | None = optional(
-        "Another address or secret; null for no webhook. One where there was none receives what "
-        "is found from now on; another one goes on with the first event that was not received."
-    )
-    paused: bool | None = optional(
-        "True: nothing is compared or delivered. False: both go on where they were."
-    )
-
-    def apply(self, before: StandingQuery) -> StandingQuery:
-        """Return what the query is to be."""
-        given = self.model_dump(
-            include={field.name for field in fields(Bounds)}, exclude_unset=True
-        )
-        bounds = replace(before.interest.bounds, **given)
-        webhook = before.webhook
-        if "webhook" in self.model_fields_set:
-            webhook = None if self.webhook is None else self.webhook.apply(before.webhook)
-        return replace(
-            before,
-            interest=replace(before.interest, bounds=bounds),
-            webhook=webhook,
-            paused=before.paused if self.paused is None else self.paused,
-        )
-
-
-class WebhookResponse(BaseModel):
-    """A webhook, and how far it has come."""
-
-    url: str = Field(description="Without path and query, which may be secret.")
-    secret: str | None = nullable("Shown once, by the request that sets it; null ever after.")
-    state: DeliveryState = Field(
-        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
-        "no other until POST /standing-queries/{id}/resume."
-    )
-    delivered: int = Field(description="Number of the last event that was received.")
-    attempts: int = Field(description="To deliver the next event, which all failed.")
-    failure: str | None = nullable("Why the last attempt failed; null after a success.")
-    retry_at: str | None = nullable("When the next attempt is due, ISO 8601 in UTC; null for none.")
-
-
-class StandingQueryResponse(BaseModel):
-    """A standing query, without its text."""
-
-    id: str
-    document: str | None = nullable("Id of the stored document; null for a text.")
-    title: str = Field(description="Of the text.")
-    mode: Mode
-    filter: dict[str, Any] | None = nullable("The filter, as it is evaluated; null for none.")
-    min_score: float | None = nullable("Null where it does not count.")
-    min_probability: float | None = nullable("Null where it does not count.")
-    max_false_positive_rate: float | None = nullable("Null where it does not count.")
-    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
-    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
-    webhook: WebhookResponse | None = nullable("Where events are sent; null for nowhere.")
-    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
-    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
-
-
-class StandingQueriesResponse(BaseModel):
-    """A page of standing queries, the oldest first."""
-
-    queries: list[StandingQueryResponse]
-    next_cursor: str | None = nullable("Of the next page; null on the last one.")
-
-
-class EventsResponse(BaseModel):
-    """A page of events, the oldest first."""
-
-    events: list[Event]
-    last: int = Field(
-        description="Number of the last event on this page, or `after` where there is none: give "
-        "it as `after` to get the next ones."
-    )
-
-
-def standing_query_response(
-    query: StandingQuery, *, with_secret: bool = False
-) -> StandingQueryResponse:
-    """Return the body of a standing query."""
-    interest, receipt = query.interest, query.receipt
-    return StandingQueryResponse(
-        id=query.id,
-        document=interest.document_id,
-        title=interest.title,
-        mode=interest.mode,
-        filter=None if interest.where is None else filter_to_json(interest.where),
-        min_score=interest.bounds.min_score,
-        min_probability=interest.bounds.min_probability,
-        max_false_positive_rate=interest.bounds.max_false_positive_rate,
-        receipt=None if receipt is None else receipt_body(receipt),
-        created=query.created,
-        webhook=_webhook_response(query, with_secret=with_secret),
-        paused=query.paused,
-        detail=query.detail,
-    )
-
-
-def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResponse | None:
-    webhook, delivery = query.webhook, query.delivery
-    if webhook is None:
-        return None
-    due = datetime.fromtimestamp(delivery.retry_at, UTC).isoformat(timespec="seconds")
-    return WebhookResponse(
-        url=parse_target(webhook.url).origin,
-        secret=webhook.secret if with_secret else None,
-        state=delivery.state,
-        delivered=delivery.delivered,
-        attempts=delivery.attempts,
-        failure=delivery.failure,
-        retry_at=due if delivery.state == "retrying" else None,
-    )
-
 
 PREFIX = "/standing-queries"
 

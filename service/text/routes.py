@@ -6,8 +6,9 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from service.access import client_of
+from service.body import BodyKind, media_type
 from service.deps import EngineDep
-from service.gate import BodyKind, Rules, media_type
+from service.gate import Rules
 from service.openapi import READ, Router
 from service.text.logic import FILE_TYPES
 

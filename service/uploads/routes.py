@@ -9,9 +9,10 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from service.access import client_of, own_name
+from service.body import NDJSON, BodyKind
 from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
 from service.errors import UnsupportedMediaTypeError
-from service.gate import NDJSON, BodyKind, LinesRoute, Rules
+from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router
 from service.schemas import nullable
 from service.state import StoredResponse

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from service import process
-from service.process import HEAD_SECONDS, SendLimits, TimedH11Protocol, limited_protocol
+from service import http_protocol
+from service.http_protocol import HEAD_SECONDS, SendLimits, TimedH11Protocol, limited_protocol
 from tests.kit.waiting import wait_in_loop
 
 MIB = 2**20
@@ -96,7 +96,7 @@ def with_server(
 def test_a_client_that_stops_sending_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(process, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
     started = time.monotonic()
     assert with_server(lambda port: answer_to(port, sent)) == b""
     assert 0.2 < time.monotonic() - started < 60

@@ -8,13 +8,13 @@ from fastapi.responses import JSONResponse
 
 from service.app import create_app
 from service.compare.schemas import CompareRequest
-from service.documents.routes import IndexRequest
-from service.embeddings.routes import EmbeddingsRequest
+from service.documents.schemas import IndexRequest
+from service.embeddings.schemas import EmbeddingsRequest
 from service.errors import PROBLEM_TYPES
 from service.gate import TIMEOUT_HEADER
 from service.match.schemas import MatchRequest
 from service.settings import Settings
-from service.standing.routes import StandingQueryRequest
+from service.standing.schemas import StandingQueryRequest
 
 BODIES = {
     "/match": MatchRequest,

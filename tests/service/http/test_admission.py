@@ -82,7 +82,7 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
 def test_a_body_that_stalls_is_rejected_and_delays_no_other(
     client: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.gate.UPLOAD_SECONDS", 2.0)
+    monkeypatch.setattr("service.body.UPLOAD_SECONDS", 2.0)
     ahead: list[float] = []
 
     async def stops() -> AsyncIterator[bytes]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.limits import RateLimiter, RedisClient, client_name
+from service.limits import RateLimiter, client_name
 from service.metrics import Metrics
+from service.redis_client import RedisClient
 
 MakeLimiter = Callable[[int], RateLimiter]
 

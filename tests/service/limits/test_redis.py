@@ -9,8 +9,8 @@ import pytest
 
 from service.engine import Engine
 from service.errors import SettingsError
-from service.limits import RedisClient
 from service.metrics import Metrics
+from service.redis_client import RedisClient
 from tests.kit.waiting import wait_until
 
 TEXT = "Insects live in colonies and carry food home. " * 20

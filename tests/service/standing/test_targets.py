@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.standing.webhooks import AllowedTargets, TargetRefusedError, parse_target
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 
 INSIDE = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1"),

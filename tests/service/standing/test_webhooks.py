@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import service.standing.webhooks
-from service.standing.webhooks import AllowedTargets, retry_seconds
+from service.standing.targets import AllowedTargets
+from service.standing.webhooks import retry_seconds
 from tests.kit.waiting import wait_until
 from tests.kit.webhook_receiver import Answer, Receiver, status
 

@@ -9,7 +9,7 @@ import pytest
 from encoder.reranker.score_fusion import ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from service.errors import EncodingFailedError, ShuttingDownError
-from service.match.retrieve import RerankPool
+from service.match.rerank import RerankPool
 from service.metrics import Metrics
 
 ENOUGH = 120.0

@@ -1,0 +1,253 @@
+"""The body of a request: its media type, its time and its memory, and how it is read."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import (
+    BodyTooLargeError,
+    NotAcceptableError,
+    UnsupportedMediaTypeError,
+    UploadTooSlowError,
+)
+from service.limits import RateLimitCharge, estimate_tokens
+from service.text.logic import FILE_TYPES
+from service.workers.queue import Reservation
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+_WEIGHT = re.compile(r"\bq\s*=\s*([01](\.[0-9]{0,3})?)(?![0-9.])")
+
+
+def media_type(headers: Headers) -> str:
+    """Return the media type of a body, in lower case and without parameters; "" if not given."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
+    """Return the offered media type that the client prefers, or raise NotAcceptableError.
+
+    Args:
+        accept: the Accept header; None or "" accepts anything.
+        offered: media types without parameters; of equals, the first is preferred.
+    """
+    ranges: dict[str, float] = {}
+    for part in (accept or "*/*").lower().split(","):
+        kind, _, parameters = part.partition(";")
+        weight = _WEIGHT.search(parameters)
+        ranges[kind.strip()] = float(weight[1]) if weight else 1.0
+
+    def quality(kind: str) -> float:
+        """Return the weight that the most specific range gives to a media type."""
+        names = (kind, f"{kind.partition('/')[0]}/*", "*/*")
+        return next((ranges[name] for name in names if name in ranges), 0.0)
+
+    best = max(offered, key=quality)
+    if quality(best) == 0:
+        raise NotAcceptableError(offered)
+    return best
+
+
+class BodyKind(Enum):
+    """How the body of a request is read."""
+
+    NONE = auto()  # not at all
+    JSON = auto()  # whole, into memory
+    FILE = auto()  # the same, of the types in FILE_TYPES
+    LINES = auto()  # by its route, as it arrives
+
+
+_LENGTH_DIGITS = 19  # of a Content-Length; with more it is over any limit
+
+
+def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
+    """Check the head of a request against what its route takes.
+
+    Args:
+        headers: of the request.
+        kind: how the body is read.
+        limit: most bytes that it may have.
+
+    Returns:
+        Its Content-Length in bytes; 0 if it has none, or no body is read.
+
+    Raises:
+        UnsupportedMediaTypeError: the route does not take its media type.
+        BodyTooLargeError: it is too long.
+    """
+    if kind is BodyKind.NONE:
+        return 0
+    if kind is BodyKind.JSON and not _is_json(media_type(headers)):
+        raise UnsupportedMediaTypeError
+    if kind is BodyKind.FILE and media_type(headers) not in FILE_TYPES:
+        raise UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
+    announced = headers.get("content-length", "")
+    if not (announced.isascii() and announced.isdecimal()):
+        return 0
+    length = int(announced[: _LENGTH_DIGITS + 1])
+    if length > limit:
+        raise BodyTooLargeError(limit=limit)
+    return length
+
+
+def _is_json(kind: str) -> bool:
+    name, _, subtype = kind.partition("/")
+    return name == "application" and (subtype == "json" or subtype.endswith("+json"))
+
+
+# A body may take these seconds, and one more for each 64 KiB: slow mobile networks are faster, and
+# a client that sends on purpose slowly holds its place for no longer.
+UPLOAD_SECONDS = 10.0
+
+
+_BYTES_PER_SECOND = 64 * 1024
+
+
+_STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
+
+
+class TimedBody:
+    """Receives the body of a request, counts and charges its bytes, and limits its time."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        reservation: Reservation,
+        charge: RateLimitCharge,
+        hold: Callable[[int], None],
+        announced: int,
+        max_queue_tokens: int,
+    ) -> None:
+        """Wrap the `receive` of the server.
+
+        Args:
+            receive: of the server.
+            reservation: of the request; grows when the body is longer than announced.
+            charge: of the request; what was not announced is charged at the end.
+            hold: sets how many bytes of memory are held for the body. One that arrives slowly
+                holds what has arrived, not what was announced: others need the room.
+            announced: bytes of the body; 0 if not known.
+            max_queue_tokens: tokens that the queue holds.
+        """
+        self._receive = receive
+        self._reservation = reservation
+        self._charge = charge
+        self._hold = hold
+        self._announced = announced
+        self._max_queue_tokens = max_queue_tokens
+        self._waited = 0.0
+        self._complete = False
+        self.received = 0
+
+    async def receive(self) -> Message:
+        """Receive the next part of the body, or the message after it."""
+        if self._complete:
+            return await self._receive()
+        started = time.monotonic()
+        message = await self._next_part()
+        self._waited += time.monotonic() - started
+        self.received += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        tokens = estimate_tokens(self.received, self._max_queue_tokens)
+        if tokens > self._reservation.tokens:
+            self._reservation.resize(tokens)
+        if self._complete:
+            self._reservation.queue.stall(self._reservation, False)
+            await self._charge.spend(self.received)
+        if self._complete or self._waited > _STALL_SECONDS or not self._announced:
+            self._hold(self.received)
+        return message
+
+    async def _next_part(self) -> Message:
+        left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self._waited
+        stalling = asyncio.get_running_loop().call_later(min(left, _STALL_SECONDS), self._stall)
+        timer = asyncio.timeout(left)
+        try:
+            async with timer:
+                return await self._receive()  # at once where the part is there: mostly
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise UploadTooSlowError from None
+        finally:
+            stalling.cancel()
+
+    def _stall(self) -> None:
+        """Reserve room for what has arrived, not for what was announced: others need it."""
+        self._reservation.queue.stall(self._reservation, True)
+        self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
+        self._hold(self.received)
+
+
+async def read_body(receive: Receive, limit: int) -> bytes | None:
+    """Return the body, or None if the client disconnected before it was complete."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise BodyTooLargeError(limit=limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def answer_unless_disconnected(
+    app: ASGIApp, body: bytes, scope: Scope, receive: Receive, send: Send
+) -> bool:
+    """Let an application answer, and cancel it when the client disconnects before it has.
+
+    Args:
+        app: to call.
+        body: that was read from `receive`.
+        scope: of the request.
+        receive: of the server, which says that the client has disconnected.
+        send: of the server.
+
+    Returns:
+        Whether it was left to end.
+    """
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    answered = False
+
+    async def receive_read() -> Message:
+        if messages:
+            return messages.pop()
+        return await asyncio.Future()  # until it is cancelled on disconnection
+
+    async def send_noted(message: Message) -> None:
+        nonlocal answered
+        await send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            answered = True
+
+    work = asyncio.ensure_future(app(scope, receive_read, send_noted))
+    disconnection = asyncio.create_task(_until_disconnected(receive))
+    try:
+        await asyncio.wait({work, disconnection}, return_when=asyncio.FIRST_COMPLETED)
+        if answered:
+            # The server also reports a disconnection after the last byte.
+            await asyncio.wait({work})
+        ended = work.done()
+    finally:
+        work.cancel()
+        disconnection.cancel()
+        await asyncio.gather(work, disconnection, return_exceptions=True)
+    if not work.cancelled():
+        work.result()
+    return ended
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

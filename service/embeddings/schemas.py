@@ -1,0 +1,161 @@
+"""Bodies of /v1, in the shape of OpenAI's API."""
+
+import base64
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
+
+from encoder.arrays import Float32
+from service.encode import EncodedText, RequestText
+from service.errors import FieldError, InvalidInputError
+from service.schemas import (
+    BodyModel,
+    Characters,
+    ReceiptBody,
+    Strict,
+    optional,
+    receipt_body,
+    whole_characters,
+)
+
+EncodingFormat = Literal["float", "base64"]
+
+
+OWNER = ALIAS = "longmatch"  # which as a model is the served checkpoint, whatever its name
+
+
+MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
+
+
+def _texts(value: object) -> object:
+    """Require a text or a list of texts; the characters are checked where each has a pointer."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        raise ValueError("must be a text or a list of texts")
+    if not texts:
+        raise ValueError("must have at least one text")
+    if any(isinstance(text, int | list) for text in texts):
+        raise ValueError("must be text: token ids are those of another tokenizer")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("must be a text or a list of texts")
+    return value
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+
+
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
+
+
+InputField = Annotated[Any, PlainValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
+
+
+class EmbeddingsRequest(BodyModel):
+    """Texts to encode."""
+
+    input: InputField = Field(
+        description="A text, or a list of at most `max_embedding_inputs` (see /version); each a "
+        "whole document. Token ids are refused."
+    )
+    model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
+    encoding_format: EncodingFormat | None = optional(
+        "`float`, the default, or `base64`: of the vector as float32, little-endian."
+    )
+    dimensions: int | None = optional("Only the dimension of the vectors.")
+    user: str | None = optional("Ignored.")
+    strict: Strict = False
+
+    @property
+    def count(self) -> int:
+        """How many texts there are."""
+        return 1 if isinstance(self.input, str) else len(self.input)
+
+    def to_texts(self) -> list[RequestText]:
+        """Return the texts, each with the JSON pointer to it, or raise InvalidInputError."""
+        if isinstance(self.input, str):
+            texts = [RequestText("#/input", self.input)]
+        else:
+            texts = [RequestText(f"#/input/{n}", text) for n, text in enumerate(self.input)]
+        if errors := [error for text in texts for error in _errors(text)]:
+            raise InvalidInputError(errors)
+        return texts
+
+
+def _errors(text: RequestText) -> list[FieldError]:
+    try:
+        whole_characters(text.text)
+    except ValueError as error:
+        return [FieldError(text.pointer, str(error))]
+    return []
+
+
+class EmbeddingBody(BaseModel):
+    """The document vector of one text."""
+
+    object: str = Field(default="embedding", description="Always `embedding`.")
+    index: int = Field(description="Position of the text in `input`.")
+    embedding: list[float] | str = Field(
+        description="The vector, of unit norm: numbers, or base64 of them."
+    )
+    receipt: ReceiptBody = Field(description="What was read of the text; not in OpenAI's API.")
+
+
+class UsageBody(BaseModel):
+    """How many tokens were read."""
+
+    prompt_tokens: int = Field(description="Of all texts: `tokens_read` of their receipts.")
+    total_tokens: int = Field(description="The same.")
+
+
+class EmbeddingsResponse(BaseModel):
+    """The document vectors of the texts, in their order."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[EmbeddingBody]
+    model: str = Field(description="Name of the checkpoint.")
+    usage: UsageBody
+
+
+class ModelBody(BaseModel):
+    """The served checkpoint."""
+
+    id: str = Field(description="Its name.")
+    object: str = Field(default="model", description="Always `model`.")
+    created: int = Field(description="Always 0: a checkpoint does not say when it was made.")
+    owned_by: str
+
+
+class ModelsResponse(BaseModel):
+    """The served checkpoints: one."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[ModelBody]
+
+
+def embeddings_response(
+    texts: Sequence[EncodedText], model: str, encoding: EncodingFormat | None
+) -> EmbeddingsResponse:
+    """Shape the answer to POST /v1/embeddings."""
+    tokens = sum(text.receipt.tokens_read for text in texts)
+    return EmbeddingsResponse(
+        data=[
+            EmbeddingBody(
+                index=index,
+                embedding=_base64(text.vector) if encoding == "base64" else text.vector.tolist(),
+                receipt=receipt_body(text.receipt),
+            )
+            for index, text in enumerate(texts)
+        ],
+        model=model,
+        usage=UsageBody(prompt_tokens=tokens, total_tokens=tokens),
+    )
+
+
+def model_body(name: str) -> ModelBody:
+    """Describe a checkpoint."""
+    return ModelBody(id=name, created=0, owned_by=OWNER)
+
+
+def _base64(vector: Float32) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
