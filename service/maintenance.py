@@ -146,8 +146,8 @@ class Maintenance:
         record_index_metrics(self._data.index, self._metrics)
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
-            self._data.index.generation,
-            *(result.nlist, result.nprobe, result.recall, result.old_recall),
+            *(self._data.index.generation, self._data.index.nlist, self._data.index.nprobe),
+            *(result.recall, result.old_recall),
         )
 
     def _keep_snapshot(self) -> None:
