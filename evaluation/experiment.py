@@ -174,10 +174,11 @@ def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> P
 def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Judgements) -> Report:
     """Measure every system on the tasks that there are judgements for."""
     report: Report = {}
+    models = {system.name: [system] for system in systems}
     if judgements.qrels:
         chosen = judgements.query_ids
         task = retrieval_task(vectors, judgements.qrels, chosen)
-        found = report_retrieval(systems, task, judgements.reference)
+        found = report_retrieval(models, task, judgements.reference)
         of_vector = found["systems"][VECTOR]
         missing = sum(query in judgements.qrels for query in chosen) - len(task.query_ids)
         report |= {
@@ -188,5 +189,5 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
         }
     if judgements.pairs:
         pairs = pair_task(vectors.corpus, judgements.pairs, judgements.valid)
-        report["pairs"] = report_pairs(systems, pairs, judgements.reference)
+        report["pairs"] = report_pairs(models, pairs, judgements.reference)
     return report

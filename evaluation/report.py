@@ -72,18 +72,18 @@ def length_buckets(tokens: Int64) -> Int64:
     return np.searchsorted(np.array(LENGTHS), tokens, side="left").astype(np.int64)
 
 
-def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
-    """Measure every system: means with intervals, by query length, and against the reference."""
-    return report_retrieval_of_seeds({system.name: [system] for system in systems}, task, reference)
-
-
-def report_retrieval_of_seeds(
+def report_retrieval(
     models: Mapping[str, Sequence[System]], task: RetrievalTask, reference: str
 ) -> Report:
-    """Measure models that were trained several times: the mean of each query over the trainings.
+    """Measure every model: means with intervals, by query length, and against the reference.
+
+    Args:
+        models: by name, each with its trainings; of several, the mean of each query over them.
+        task: queries and their judgements.
+        reference: name of the model that the others are compared with.
 
     Returns:
-        As `report_retrieval`; of several trainings also the means of each, `by_seed`.
+        As JSON; of several trainings also the means of each, `by_seed`.
     """
     judged, by_seed = {}, {}
     for name, systems in models.items():
@@ -121,25 +121,21 @@ def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, floa
     return report
 
 
-def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> Report:
-    """Measure every system: at its threshold, by length, accuracy against the reference.
+def report_pairs(models: Mapping[str, Sequence[System]], task: PairTask, reference: str) -> Report:
+    """Measure every model: at its threshold, by length, accuracy against the reference.
 
     Without validation pairs the threshold is the best one on the pairs themselves. What depends on
-    it is then an upper bound, and named so.
-    """
-    return report_pairs_of_seeds({system.name: [system] for system in systems}, task, reference)
+    it is then an upper bound, and named so. Every training of a model has its own threshold;
+    `threshold` is their mean. Intervals and p come from pairs, whose values are means over the
+    trainings.
 
-
-def report_pairs_of_seeds(
-    models: Mapping[str, Sequence[System]], task: PairTask, reference: str
-) -> Report:
-    """Measure models that were trained several times: means over the trainings.
-
-    Every training has its own threshold; `threshold` is their mean. Intervals and p come from
-    pairs, whose values are means over the trainings.
+    Args:
+        models: by name, each with its trainings.
+        task: pairs and their labels.
+        reference: name of the model that the others are compared with.
 
     Returns:
-        As `report_pairs`; of several trainings also the figures of each, `by_seed`.
+        As JSON; of several trainings also the figures of each, `by_seed`.
     """
     pairs, valid = task.pairs, task.valid or task.pairs
     buckets = length_buckets(task.tokens)

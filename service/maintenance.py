@@ -142,8 +142,8 @@ class Maintenance:
         self._metrics.index_retrainings("swapped").inc()
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
-            self._data.index.generation,
-            *(result.nlist, result.nprobe, result.recall, result.old_recall),
+            *(self._data.index.generation, self._data.index.nlist, self._data.index.nprobe),
+            *(result.recall, result.old_recall),
         )
 
     def _keep_snapshot(self) -> None:

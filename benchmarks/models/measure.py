@@ -14,12 +14,7 @@ from encoder.checkpoint import Checkpoint
 from evaluation.baselines import lexical_baselines
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import choose_threshold, measure_pairs
-from evaluation.report import (
-    PairTask,
-    RetrievalTask,
-    report_pairs_of_seeds,
-    report_retrieval_of_seeds,
-)
+from evaluation.report import PairTask, RetrievalTask, report_pairs, report_retrieval
 from evaluation.systems import System, vector_system
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
@@ -98,14 +93,14 @@ def report_quality(
         encoded.tokens[truth.test.sources], encoded.tokens[truth.test.targets]
     )
     pairs = PairTask(truth.test, truth.valid, longer)
-    report = {"pairs": report_pairs_of_seeds(models, pairs, reference)}
+    report = {"pairs": report_pairs(models, pairs, reference)}
     if truth.queries:
         row_of = {name: row for row, name in enumerate(encoded.ids)}
         rows: Int64 = np.array([row_of[query] for query in truth.queries], dtype=np.int64)
         queries = RetrievalTask(
             encoded.ids, tuple(truth.queries), rows, encoded.tokens[rows], truth.queries
         )
-        report["retrieval"] = report_retrieval_of_seeds(models, queries, reference)
+        report["retrieval"] = report_retrieval(models, queries, reference)
     return report
 
 

@@ -112,7 +112,8 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
             BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
         ),
     ]
-    reference = choose_reference([system.name for system in systems])
+    models = {system.name: [system] for system in systems}
+    reference = choose_reference(list(models))
     qrels = corpus_part.judgements()
     task = retrieval_task(vectors, qrels, set(qrels))
     report: dict[str, Any] = {
@@ -120,7 +121,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
         "tokens": int(embedded.tokens.sum()),
         "tokens_read": int(embedded.tokens_read.sum()),
     }
-    report["retrieval"] = report_retrieval(systems, task, reference)
+    report["retrieval"] = report_retrieval(models, task, reference)
     if corpus_part.pairs(corpus_part.part).exists():
         chosen_on = corpus_part.pairs("valid")
         use_valid = corpus_part.part != "valid" and chosen_on.exists()
@@ -129,7 +130,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
             read_pairs(corpus_part.pairs(corpus_part.part)),
             read_pairs(chosen_on) if use_valid else [],
         )
-        report["pairs"] = report_pairs(systems, pairs, reference)
+        report["pairs"] = report_pairs(models, pairs, reference)
     return report
 
 

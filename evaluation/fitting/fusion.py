@@ -107,37 +107,24 @@ def semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
 
 def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> WeightSurface:
     """Return the nDCG@10 of hybrid and semantic mode for all weights."""
-    hybrid, semantic = [], []
-    for corpus in corpora:
+    any_weights = ChannelWeights(1.0, 1.0, 1.0)  # of the other mode
 
-        def resolved(
-            in_hybrid: ChannelWeights,
-            in_semantic: ChannelWeights,
-            statistics: NullStatistics = corpus.statistics,
-        ) -> LinearFusion:
-            return StandardRule(in_hybrid, in_semantic, statistics, *line).resolve()
+    def in_hybrid(corpus: FusionCorpus, weights: ChannelWeights) -> float:
+        rule = StandardRule(weights, any_weights, corpus.statistics, *line).resolve()
+        return mean_ndcg(corpus, hybrid_scores(corpus, rule))
 
-        other = ChannelWeights(1.0, 1.0, 1.0)
-        hybrid.append(
-            [
-                [
-                    mean_ndcg(
-                        corpus, hybrid_scores(corpus, resolved(ChannelWeights(1.0, a, v), other))
-                    )
-                    for v in VECTOR
-                ]
-                for a in ALIGNMENT
-            ]
-        )
-        semantic.append(
-            [
-                mean_ndcg(
-                    corpus,
-                    semantic_mode_scores(corpus, resolved(other, ChannelWeights(0.0, 1.0, v))),
-                )
-                for v in SEMANTIC_VECTOR
-            ]
-        )
+    def in_semantic(corpus: FusionCorpus, weights: ChannelWeights) -> float:
+        rule = StandardRule(any_weights, weights, corpus.statistics, *line).resolve()
+        return mean_ndcg(corpus, semantic_mode_scores(corpus, rule))
+
+    hybrid = [
+        [[in_hybrid(corpus, ChannelWeights(1.0, a, v)) for v in VECTOR] for a in ALIGNMENT]
+        for corpus in corpora
+    ]
+    semantic = [
+        [in_semantic(corpus, ChannelWeights(0.0, 1.0, v)) for v in SEMANTIC_VECTOR]
+        for corpus in corpora
+    ]
     return WeightSurface(np.array(hybrid), np.array(semantic))
 
 

@@ -85,7 +85,7 @@ def search(
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
     run = _Search(data.store, engine, ranker, calibrator)
     common = [_common_share(data.store, example) for example in examples.all]
-    first = replace(_find(run, among), common_text=float(np.mean(common)))
+    first = replace(_find(run, among), common_text=sum(common) / len(common))
     if not options.collapse:
         return first
 

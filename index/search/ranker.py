@@ -129,10 +129,11 @@ class Ranker:
 
     def _others(self, candidates: Candidates) -> Candidates:
         """Leave out the queries."""
-        kept = np.ones(len(candidates), dtype=np.bool_)
         for vector_id in self.left_out:
-            kept &= candidates.vector_ids != vector_id
-        return candidates if kept.all() else candidates.take(np.flatnonzero(kept))
+            rows = np.flatnonzero(candidates.vector_ids != vector_id)
+            if len(rows) < len(candidates):
+                candidates = candidates.take(rows)
+        return candidates
 
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""

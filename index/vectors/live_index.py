@@ -75,15 +75,11 @@ class RetrainingResult:
         swapped: whether it is live now; otherwise the old one still is.
         recall: recall@10 of the new one on held-out vectors, against exact search.
         old_recall: that of the old one on the same vectors.
-        nlist: lists of the new one.
-        nprobe: lists that a query of the new one visits.
     """
 
     swapped: bool
     recall: float
     old_recall: float
-    nlist: int
-    nprobe: int
 
 
 def _build_generation(
@@ -377,7 +373,7 @@ class LiveIndex:
             swapped = recall >= min(target, old_recall)
             if swapped:
                 self._swap_in(self._published(new))
-        return RetrainingResult(swapped, recall, old_recall, new.index.nlist, new.nprobe)
+        return RetrainingResult(swapped, recall, old_recall)
 
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.

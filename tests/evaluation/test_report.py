@@ -11,9 +11,7 @@ from evaluation.report import (
     RetrievalTask,
     choose_reference,
     report_pairs,
-    report_pairs_of_seeds,
     report_retrieval,
-    report_retrieval_of_seeds,
 )
 from evaluation.systems import rank, vector_system
 
@@ -34,6 +32,7 @@ def vectors(noise: float) -> Float32:
 
 GOOD = vector_system("good", "little noise", vectors(0.05))
 BAD = vector_system("bad", "much noise", vectors(0.6))
+BOTH = {"good": [GOOD], "bad": [BAD]}
 QUESTION = RetrievalTask(
     ids=IDS,
     query_ids=IDS[:30],
@@ -54,7 +53,7 @@ def test_the_reference() -> None:
 
 
 def test_retrieval_of_two_systems() -> None:
-    report = report_retrieval([GOOD, BAD], QUESTION, "bad")
+    report = report_retrieval(BOTH, QUESTION, "bad")
     json.dumps(report, allow_nan=False)
     good, bad = report["systems"]["good"], report["systems"]["bad"]
     alone = evaluate_run(rank(BAD, IDS, IDS[:30], np.arange(30)), IDS, QRELS)
@@ -79,7 +78,7 @@ def test_retrieval_of_two_systems() -> None:
 def test_pairs_with_the_threshold_of_others() -> None:
     pairs = pair_rows(1)
     tokens = np.where(np.arange(200) < 50, 600, 9_000)
-    report = report_pairs([GOOD, BAD], PairTask(pairs, pair_rows(2), tokens), "bad")
+    report = report_pairs(BOTH, PairTask(pairs, pair_rows(2), tokens), "bad")
     json.dumps(report, allow_nan=False)
     assert report["threshold_chosen_on"] == "validation pairs"
     assert (report["pairs"], report["positive"]) == (200, int(pairs.labels.sum()))
@@ -97,8 +96,8 @@ def test_pairs_with_the_threshold_of_others() -> None:
 def test_pairs_without_others_are_called_an_upper_bound() -> None:
     pairs = pair_rows(1)
     tokens = np.full(200, 600)
-    bound = report_pairs([BAD], PairTask(pairs, None, tokens), "bad")
-    honest = report_pairs([BAD], PairTask(pairs, pair_rows(2), tokens), "bad")
+    bound = report_pairs({"bad": [BAD]}, PairTask(pairs, None, tokens), "bad")
+    honest = report_pairs({"bad": [BAD]}, PairTask(pairs, pair_rows(2), tokens), "bad")
     assert bound["threshold_chosen_on"] == "the same pairs"
     upper, other = bound["systems"]["bad"], honest["systems"]["bad"]
     assert "accuracy" not in upper
@@ -107,16 +106,16 @@ def test_pairs_without_others_are_called_an_upper_bound() -> None:
     positive = pairs.labels
     alike = PairRows(pairs.sources[positive], pairs.targets[positive], positive[positive])
     task = PairTask(alike, None, np.full(len(alike.labels), 600))
-    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]  # of one label
+    assert "AUC" not in report_pairs({"bad": [BAD]}, task, "bad")["systems"]["bad"]  # of one label
 
 
 def test_figures_of_seeds_are_their_means() -> None:
     task = PairTask(pair_rows(1, 60), pair_rows(2, 60), np.full(60, 100))
     models = {"both": [GOOD, BAD], "good": [GOOD, GOOD]}
-    pairs = report_pairs_of_seeds(models, task, "good")["systems"]
-    found = report_retrieval_of_seeds(models, QUESTION, "good")["systems"]
-    alone = report_pairs([GOOD, BAD], task, "good")["systems"]
-    ranked = report_retrieval([GOOD, BAD], QUESTION, "good")["systems"]
+    pairs = report_pairs(models, task, "good")["systems"]
+    found = report_retrieval(models, QUESTION, "good")["systems"]
+    alone = report_pairs(BOTH, task, "good")["systems"]
+    ranked = report_retrieval(BOTH, QUESTION, "good")["systems"]
     for together, single, names in (
         (pairs, alone, ("accuracy", "F1", "AUC")),
         (found, ranked, ("nDCG@10", "recall@100")),

@@ -188,10 +188,11 @@ class FaissIndex:
             if len(gone) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
             gone = gone[before.contains(gone)]
-            content = _Content(
-                before.sequence if sequence is None else sequence,
-                _sorted(np.delete(before.ids, np.searchsorted(before.ids, gone)), np.sort(ids)),
-            )
+            left = before.ids
+            if len(gone):
+                left = np.delete(left, np.searchsorted(left, gone))
+            reached = before.sequence if sequence is None else sequence
+            content = _Content(reached, _sorted(left, np.sort(ids)))
             lists = ivf.nearest_lists(self._index, vectors)
             with self._lock.writing() if len(ids) or len(gone) else nullcontext():
                 ivf.add_to_lists(self._index, ids, vectors, lists)
