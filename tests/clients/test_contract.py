@@ -19,14 +19,14 @@ from service import schemas as common
 from service.app import create_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
-from service.documents import routes as documents
-from service.embeddings import routes as embeddings
+from service.documents import schemas as documents
+from service.embeddings import schemas as embeddings
 from service.feedback import routes as feedback
 from service.map import routes as corpus_map
 from service.match import schemas as match
-from service.ops import routes as ops
+from service.ops import schemas as ops
 from service.settings import Settings
-from service.standing import routes as standing
+from service.standing import schemas as standing
 from service.text import routes as files
 from service.uploads import routes as jobs
 from service.uploads import store
