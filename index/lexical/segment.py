@@ -297,7 +297,8 @@ class SegmentDots:
 def prepare_query(query: LexicalQuery) -> PreparedQuery:
     """Make a query ready to be read."""
     order = np.argsort(query.term_ids)
-    fetching = np.zeros(len(query), dtype=np.bool_)
+    # A term of one document may have more postings in a segment, of documents that are gone.
+    fetching = query.documents <= 1
     fetching[candidate_terms(query)] = True
     return PreparedQuery(
         query.term_ids[order].astype(np.uint32),
