@@ -47,6 +47,8 @@ def main(
     server: Annotated[str | None, typer.Option(help="qdrant://HOST:6333; else its core.")] = None,
 ) -> None:
     """Ask both engines the same, and compare what they answer."""
+    from service.encode import find_stored  # tables are printed without the service
+
     source = commit()
     checkpoint = load_checkpoint(find_checkpoint(encoder))
     rule = read_fusion(checkpoint).resolve()
@@ -55,7 +57,8 @@ def main(
     )
     with closing(opened) as local:
         judged = read_qrels(qrels)
-        wanted = _stored(local, sorted(judged))
+        found = find_stored(local, sorted(judged))
+        wanted = [(name, text.to_query()) for name, text in found.items()]
         chosen = [wanted[row] for row in range(0, len(wanted), -(-len(wanted) // queries))]
         store = DocumentStore(
             local.store.path,
@@ -122,25 +125,6 @@ def _engine(store: DocumentStore, server: str | None) -> Iterator["QdrantEngine"
         client = edge_client(Path(folder))
         yield QdrantEngine(store, client, "the core of Qdrant")
         client.close()
-
-
-def _stored(data: DataDirectory, ids: list[str]) -> list[tuple[str, EncodedQuery]]:
-    found = data.store.find(ids)
-    vector_ids = [found[name].vector_id for name in ids if name in found]
-    present, vectors = data.store.vectors(vector_ids)
-    vector_of = dict(zip(present.tolist(), vectors, strict=True))
-    return [
-        (
-            name,
-            EncodedQuery(
-                stored.document.text,
-                vector_of[stored.vector_id],
-                stored.document.title,
-                vector_id=stored.vector_id,
-            ),
-        )
-        for name, stored in found.items()
-    ]
 
 
 def _ask(
