@@ -200,7 +200,7 @@ def _documents(store: DocumentStore, others: set[str]) -> Iterator[Document]:
 
 
 def _ids(store: DocumentStore) -> set[str]:
-    return {summary.id for summary in store.get(store.changes_since(0).added.tolist()).values()}
+    return {summary.id for summary in store.get(store.log.added_after(0)[1].tolist()).values()}
 
 
 def discard(content: Path) -> None:

@@ -36,7 +36,7 @@ from typing import cast
 from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
-from encoder.atomic_files import replace_durably, sync, write_atomically
+from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
 from index.directory.encoder_name import ENCODER_FILE
@@ -59,7 +59,6 @@ FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
-FOLLOWED_FILE = "followed-store"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
 DAMAGED_FILE = "damaged.jsonl"
@@ -175,8 +174,6 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
                 except EngineError as error:
                     _log.error("the engine does not follow the store: %s", error)
             return DataDirectory(path, store, searched, open_files.pop_all())
-        if database is not None and not read_only:
-            _drop_snapshots_of_others(path, store.log.identity)
         index = open_live_index(
             store,
             path / SNAPSHOTS_DIRECTORY,
@@ -185,17 +182,6 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         )
         store.lexical.wait(LEXICAL_SECONDS)
         return DataDirectory(path, store, LocalEngine(store, index), open_files.pop_all())
-
-
-def _drop_snapshots_of_others(path: Path, identity: str) -> None:
-    """Delete the snapshots if they follow another database than the present one."""
-    note = path / FOLLOWED_FILE
-    try:
-        if not note.exists() or note.read_text() != identity:
-            shutil.rmtree(path / SNAPSHOTS_DIRECTORY, ignore_errors=True)
-            write_atomically(note, identity)
-    except OSError as error:
-        raise StoreError(f"{note}: cannot be written: {error.strerror}") from error
 
 
 @contextmanager

@@ -327,7 +327,7 @@ def measure_store(
         CorpusError: there are fewer documents.
         StoreError: the store cannot be read.
     """
-    ids = store.changes_since(0).added
+    _, ids = store.log.added_after(0)
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
     present, vectors = store.vectors(ids)

@@ -98,11 +98,10 @@ def open_pair_search(
         corpus = scoring.calibrator.corpus
         measured = None if corpus is None else corpus.statistics.vector
         least_cosine = -1.0 if measured is None else measured.mean + measured.tail
-    change = data.store.changes_since(0)
-    ids = np.asarray(change.added, dtype=np.int64)
+    sequence, ids = data.store.log.added_after(0)
     if collapse:
         ids = _first_of_families(data, ids)
-    return PairSearch(data, scoring, bounds, least_cosine, ids, change.sequence)
+    return PairSearch(data, scoring, bounds, least_cosine, ids, sequence)
 
 
 def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, list[Pair]]]:

@@ -101,7 +101,7 @@ class ChangeLog:
         with self._connections.reading() as connection:
             return read_changes(connection, sequence)
 
-    def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
+    def added_after(self, vector_id: int, limit: int = 2**62) -> tuple[int, Int64]:
         """Return the sequence, and the first present vector ids after one, ascending Int64[N].
 
         A document whose text is new has a new vector id, so a reader that has seen the vectors up

@@ -26,7 +26,7 @@ from index.near_duplicates.families import FOLLOWING_FAMILIES, Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, document_id_list, vector_id_list
-from index.store.change_log import ChangeLog, Changes
+from index.store.change_log import ChangeLog, Changes, read_changes
 from index.store.filters import Filter, Scalar, Selections
 from index.store.records import (
     Change,
@@ -350,42 +350,23 @@ class DocumentStore:
         except (TypeError, ValueError) as error:
             raise StoreError(f"{self.name}: block vectors are damaged: {error}") from error
 
-    def changes_since(self, sequence: int) -> Change:
-        """Return what an index of `sequence` must do to hold what the store holds now.
+    def read_changes(self, position: int, last: int) -> tuple[Changes, Int64, Float32] | None:
+        """Return what has changed after a sequence, with the last vectors of the same state.
 
         Returns:
-            The present sequence; the present vector ids added after `sequence`; the vector ids of
-            `sequence` that are gone. Both ascending.
+            The changes; of the `last` of its documents the ids Int64[N], and vectors
+            Float32[N, dimension]. None where the changes are forgotten, or it is ahead.
 
         Raises:
-            ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: the file cannot be read, or the changes since `sequence` are forgotten.
-        """
-        return self.read_changes(sequence, 0)[0]
-
-    def read_changes(self, sequence: int, last: int) -> tuple[Change, Int64, Float32]:
-        """Return `changes_since` and, of the same state, the `last` vectors that were added.
-
-        Returns:
-            The change; the highest ids of those it added, Int64[N], N <= last; their vectors
-            Float32[N, dimension].
-
-        Raises:
-            ValueError: `sequence` is below 0 or ahead of the store.
-            StoreError: as of `vectors`, or the changes since `sequence` are forgotten.
+            StoreError: the file cannot be read, or a vector is damaged.
         """
         with self._connections.reading() as connection:
-            present = sql.read_sequence(connection)
-            if not 0 <= sequence <= present:
-                raise ValueError(f"sequence {sequence} is not between 0 and the store's {present}")
-            if 0 < sequence < sql.read_log_start(connection):
-                raise StoreError(f"{self.name}: the changes since {sequence} are forgotten")
-            added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
-            removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
-            id_list = vector_id_list(added[max(0, len(added) - last) :].tolist())
-            rows = connection.execute(sql.VECTORS, (id_list,)).fetchall()
-        ids, vectors = vector_arrays(self.name, rows, self.dimension)
-        return Change(present, added, np.sort(_int64(removed))), ids, vectors
+            changes = read_changes(connection, position)
+            if changes is None:
+                return None
+            ids = vector_id_list(changes.changed[-last:])
+            rows = connection.execute(sql.VECTORS, (ids,)).fetchall()
+        return changes, *vector_arrays(self.name, rows, self.dimension)
 
     def reclaim(self, pages: int) -> Space:
         """Return free pages to the file system; see `SQLiteConnections.reclaim`."""

@@ -56,11 +56,6 @@ FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
 SELECT vector_id, vector
 FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-# Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
-ADDED_SINCE = """
-SELECT vector_id FROM vectors WHERE sequence > ?"""
-REMOVED_SINCE = """
-SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
 
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,

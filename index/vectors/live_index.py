@@ -103,38 +103,41 @@ def _build_generation(
     Raises:
         RetrainingStoppedError: `stop` returned true.
     """
-    change = store.changes_since(0)
-    nlist = choose_nlist(len(change.added))
-    held_ids = _choose_held_out(change.added) if nlist > 1 else change.added[:0]
-    index = _train(np.setdiff1d(change.added, held_ids), nlist, store, precision)
+    sequence, present = store.log.added_after(0)
+    nlist = choose_nlist(len(present))
+    held_ids = _choose_held_out(present) if nlist > 1 else present[:0]
+    index = _train(np.setdiff1d(present, held_ids), nlist, store, precision)
     held_out = HeldOutQueries(*store.vectors(held_ids), store.vectors)
-    for start in range(0, len(change.added), ADD_CHUNK):
+    for start in range(0, len(present), ADD_CHUNK):
         if stop():
             raise RetrainingStoppedError
-        ids, vectors = store.vectors(change.added[start : start + ADD_CHUNK])
+        ids, vectors = store.vectors(present[start : start + ADD_CHUNK])
         index.change(ids, vectors)
         held_out.compare_with(ids, vectors)
-    index.change(*store.vectors(change.added[:0]), sequence=change.sequence)
+    index.change(*store.vectors(present[:0]), sequence=sequence)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
-    training = Training(change.sequence, len(change.added))
+    training = Training(sequence, len(present))
     return Generation(index, training, nprobe), held_out, recall
 
 
-def _catch_up(index: FaissIndex, store: DocumentStore, sequence: int) -> int:
-    """Bring an index of `sequence` to the store's present sequence, and return that.
+def _catch_up(index: FaissIndex, store: DocumentStore) -> bool:
+    """Bring an index to the store's present state; return False where its changes are forgotten.
 
     Can be repeated after it failed half way: what is there already is not added twice. The last
     `ADD_CHUNK` vectors, mostly all, come together with what is removed. A vector that is deleted
     while a longer change runs is either not read, or removed by the next change.
     """
-    change, ids, vectors = store.read_changes(sequence, ADD_CHUNK)
-    early = change.added[: len(change.added) - len(ids)]
+    found = store.read_changes(index.sequence, ADD_CHUNK)
+    if found is None:
+        return False
+    changes, ids, vectors = found
+    early = np.array(changes.changed[:-ADD_CHUNK], dtype=np.int64)
     missing = early[~index.contains(early)]
     for start in range(0, len(missing), ADD_CHUNK):
         index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
-    new = ~index.contains(ids)
-    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
-    return change.sequence
+    new, removed = ~index.contains(ids), np.array(changes.removed, dtype=np.int64)
+    index.change(ids[new], vectors[new], removed=removed, sequence=changes.sequence)
+    return True
 
 
 def read_snapshot(
@@ -146,13 +149,13 @@ def read_snapshot(
         SnapshotError: it is damaged, or of another store or time.
     """
     manifest, index = read_current_snapshot(root, precision, store.fingerprint)
-    if manifest.sequence > store.sequence:
+    if manifest.identity != store.log.identity:
+        raise SnapshotError(f"{root}: the snapshot is of another document store")
+    if not store.log.start <= manifest.sequence <= store.sequence:
         raise SnapshotError(
-            f"{root}: the index holds change {manifest.sequence} of the store, which ends at "
-            f"{store.sequence}: the store has lost changes or is another one"
+            f"{root}: holds change {manifest.sequence} of the store, which remembers those from "
+            f"{store.log.start} to {store.sequence}"
         )
-    if manifest.sequence < store.log.start:
-        raise SnapshotError(f"{root}: is older than the changes that the store remembers")
     return manifest, index
 
 
@@ -163,11 +166,8 @@ def _load_generation(store: DocumentStore, root: Path, precision: Precision) -> 
         SnapshotError: the snapshot cannot be used.
     """
     manifest, index = read_snapshot(store, root, precision)
-    sequence = _catch_up(index, store, manifest.sequence)
-    # The store is read twice, so another process may have changed it in between.
-    count = len(store)
-    if store.sequence == sequence and len(index) != count:
-        raise SnapshotError(f"{root}: the snapshot is of another document store")
+    if not _catch_up(index, store):
+        raise SnapshotError(f"{root}: the store has forgotten the changes since")
     least, most = nprobe_bounds(index.nlist)
     training = Training(manifest.trained_sequence, manifest.trained_vectors)
     nprobe = min(max(least, manifest.nprobe), most)
@@ -329,12 +329,10 @@ class LiveIndex:
 
     def catch_up(self) -> None:
         """Bring the index to the present state of the store."""
-        may_be_late = self._read_only or self._store.shared
-        if may_be_late and self.sequence < self._store.log.start:
-            self.rebuild()  # another process has forgotten the changes since
-            return
         with self._updates:
-            _catch_up(self._live.index, self._store, self.sequence)
+            known = _catch_up(self._live.index, self._store)
+        if not known:
+            self.rebuild()  # another process has forgotten the changes since
 
     def rebuild(self) -> None:
         """Build a new index from the store's vectors, publish it, swap it in.
@@ -411,6 +409,7 @@ class LiveIndex:
         """Publish an index as a new snapshot, and return it with the number of that."""
         about = Manifest(
             fingerprint=self._store.fingerprint,
+            identity=self._store.log.identity,
             precision=self._precision,
             trained_sequence=generation.training.sequence,
             trained_vectors=generation.training.vectors,
@@ -421,9 +420,9 @@ class LiveIndex:
 
     def _swap_in(self, new: Generation) -> None:
         """Make a generation live; one that was not published has the number of the former."""
-        _catch_up(new.index, self._store, new.index.sequence)
+        _catch_up(new.index, self._store)
         with self._updates:
-            _catch_up(new.index, self._store, new.index.sequence)
+            _catch_up(new.index, self._store)
             if not new.number:
                 new = replace(new, number=self._live.number, published=self._live.published)
             self._live = new

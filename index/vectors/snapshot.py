@@ -31,11 +31,12 @@ class Manifest:
     """What a generation holds: the store's changes up to `sequence`.
 
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
-    queries visit `nprobe` of them. `fingerprint` is of the checkpoint that made the vectors, and
-    `sha256` of the index file.
+    queries visit `nprobe` of them. `fingerprint` is of the checkpoint that made the vectors,
+    `identity` of the store, and `sha256` of the index file.
     """
 
     fingerprint: str
+    identity: str
     precision: Precision
     trained_sequence: int
     trained_vectors: int

@@ -181,7 +181,7 @@ def passages(
 ) -> list[JudgedQuery]:
     """Return passages as queries that each look for their document, first without feedback."""
     named = {name for query in judged for name in (query.document_id, *query.grades)}
-    ids = data.store.changes_since(0).added.tolist()
+    ids = data.store.log.added_after(0)[1].tolist()
     chosen = random.Random(0).sample(ids, min(len(ids), 4 * OTHERS))  # noqa: S311  no secret
     summaries = data.store.get(chosen).values()
     names = sorted((summary.id for summary in summaries), key=lambda name: name in named)[:OTHERS]

@@ -176,8 +176,8 @@ def make_map(
         before: an earlier map, whose places are kept if the documents have the same vectors.
         advanced: as of `lay_out`.
     """
-    change = store.changes_since(0)
-    documents, ids = len(change.added), _some(change.added, MAX_POINTS)
+    sequence, present = store.log.added_after(0)
+    documents, ids = len(present), _some(present, MAX_POINTS)
     if before is not None and np.array_equal(before.vector_ids, ids):
         places, of, clusters = before.places, before.of, before.clusters
     else:
@@ -192,7 +192,7 @@ def make_map(
     present = np.array([vector_id in stored for vector_id in ids.tolist()], dtype=bool)
     shown = [stored[vector_id] for vector_id in ids[present].tolist()]
     return CorpusMap(
-        sequence=change.sequence,
+        sequence=sequence,
         documents=documents,
         vector_ids=ids[present],
         ids=[summary.id for summary in shown],

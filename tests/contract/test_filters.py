@@ -18,7 +18,7 @@ from tests.kit.index_fixtures import MakeEntry
 def selected(store: DocumentStore, where: filters.Filter | None, *without: str) -> set[str]:
     """Return the ids of the documents that a filter selects, all stored ones being asked."""
     selection = store.select(where, without)
-    ids = np.array(store.changes_since(0).added)
+    ids = np.array(store.log.added_after(0)[1])
     return {summary.id for summary in store.get(ids[selection.contains(ids)].tolist()).values()}
 
 

@@ -81,7 +81,7 @@ def assert_equals_store() -> Callable[[LiveIndex, DocumentStore], None]:
     """Check that an index holds exactly the store's vectors, each under its id."""
 
     def check(live: LiveIndex, store: DocumentStore) -> None:
-        ids, vectors = store.vectors(store.changes_since(0).added)
+        ids, vectors = store.vectors(store.log.added_after(0)[1])
         assert len(live) == len(store) == len(ids)
         assert live.sequence == store.sequence
         if len(ids):

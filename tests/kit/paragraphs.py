@@ -46,7 +46,7 @@ def families_in(store: DocumentStore) -> set[frozenset[str]]:
 
 def derived(store: DocumentStore) -> list[object]:
     """Return what the followers of a store answer of every document in it."""
-    ids = store.changes_since(0).added.tolist()
+    ids = store.log.added_after(0)[1].tolist()
     aligned = store.alignment.read(ids)
     blocks = {} if aligned is None else aligned.blocks
     words = {n: store.lexical.read_stored(n) for n in ids}

@@ -135,7 +135,7 @@ def holds(path: Path, count: int) -> None:
     with opened(path) as directory:
         store, index = directory.store, directory.index
         assert store.find([f"d{n}" for n in range(NEW)]).keys() == {f"d{n}" for n in range(count)}
-        ids, vectors = store.vectors(store.changes_since(0).added)
+        ids, vectors = store.vectors(store.log.added_after(0)[1])
         assert index.search(vectors, 1, nprobe=index.nlist).ids[:, 0].tolist() == ids.tolist()
         assert len(index) == count
 

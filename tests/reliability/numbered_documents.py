@@ -59,7 +59,7 @@ def open_numbered(path: Path) -> DataDirectory:
 
 def contents(data: DataDirectory) -> tuple[dict[str, int], int]:
     """Return the version of each document in the store, and the number of duplicates."""
-    ids = data.store.changes_since(0).added.tolist()
+    ids = data.store.log.added_after(0)[1].tolist()
     found = [data.store.get(ids[start : start + 1_000]) for start in range(0, len(ids), 1_000)]
     versions: dict[str, int] = {}
     twice = 0

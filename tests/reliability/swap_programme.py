@@ -120,8 +120,8 @@ class SwapCheck:
         self._history = History()
         names = [f"d{number}" for number in range(ONE_LIST_BELOW + 200)]
         fill(data, names)
-        first = data.store.changes_since(0)
-        self._history.begin(first, data.store.vectors(first.added)[1])
+        sequence, ids = data.store.log.added_after(0)
+        self._history.begin(Change(sequence, ids, ids[:0]), data.store.vectors(ids)[1])
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()

@@ -142,10 +142,11 @@ def test_changes_are_seen_in_their_order(
         seen, sequence, last = list[int](), 0, 0
         while sequence < 45:
             assert not any(call.done() and call.exception() for call in writing)
-            change = reader.changes_since(sequence)
-            assert all(number > last for number in change.added)
-            seen += change.added.tolist()
-            sequence, last = change.sequence, max(seen, default=0)
+            changes = reader.log.since(sequence)
+            assert changes is not None
+            assert all(number > last for number in changes.changed)
+            seen += changes.changed
+            sequence, last = changes.sequence, max(seen, default=0)
         assert sorted(seen) == list(range(1, 1 + len(reader)))
         for store in stores:
             store.close()
@@ -224,7 +225,7 @@ def test_a_snapshot_of_another_store_is_not_used(
         if name == "a":
             drop_collection(postgresql.url, "default")
     with closing(open_data_directory(tmp_path / "a", **given)) as data:
-        ids = data.store.changes_since(0).added
+        ids = data.store.log.added_after(0)[1]
         assert data.index.scores(entry("d", "present").vector, ids)[0] > 0.99
 
 

@@ -174,7 +174,7 @@ def _records(
 
 def _others(store: DocumentStore, named: frozenset[str]) -> list[str]:
     """Return the ids of some documents without feedback."""
-    ids = store.changes_since(0).added.tolist()
+    ids = store.log.added_after(0)[1].tolist()
     if len(ids) > OTHERS + len(named):
         ids = random.Random(_SEED).sample(ids, OTHERS + len(named))  # noqa: S311  no secret
     found = (

@@ -68,7 +68,7 @@ def space_of(store: DocumentStore) -> AlignmentSpace:
 
 def assert_holds_all_stored_blocks(store: DocumentStore) -> None:
     """Compare every row with the projection of the stored block vectors."""
-    ids = store.changes_since(0).added.tolist()
+    ids = store.log.added_after(0)[1].tolist()
     stored, held = store.block_vectors(ids), read(store, ids)
     assert held.keys() == stored.keys()
     assert store.alignment.pending() == 0

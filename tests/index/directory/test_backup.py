@@ -155,7 +155,7 @@ def test_a_backup_under_load_holds_all_that_was_acknowledged(
                 names = [f"d{number}" for number in acknowledged[:before]]
                 found = restored.store.find([f"d{n}" for n in range(1_000, 1_000 + after + 2)])
                 assert set(names) <= found.keys()
-                ids, stored = restored.store.vectors(restored.store.changes_since(0).added)
+                ids, stored = restored.store.vectors(restored.store.log.added_after(0)[1])
                 assert len(restored.index) == len(ids)
                 np.testing.assert_array_equal(restored.index.search(stored, 1).ids[:, 0], ids)
         stop.set()

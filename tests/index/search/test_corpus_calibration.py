@@ -205,7 +205,7 @@ def test_every_mode_is_measured(
     store = open_store()
     texts = [f"text {number % 7} of {number % 11} and {number % 13}" for number in range(130)]
     store.put([entry(str(number), text) for number, text in enumerate(texts)])
-    _, stored = store.vectors(store.changes_since(0).added)
+    _, stored = store.vectors(store.log.added_after(0)[1])
     found = measure_store(store, RULE, SilentProgress(), seed=2)
     measured = found.kinds
     assert (found.rule, found.statistics.alignment) == (RULE, None)
@@ -236,7 +236,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
     found = measure_store(store, rule, SilentProgress(), seed=2)
     measured = found.kinds
 
-    _, vectors = store.vectors(store.changes_since(0).added)
+    _, vectors = store.vectors(store.log.added_after(0)[1])
     pairs = sample_pairs(110, 2)
     cosines = pair_scores(vectors, pairs)
     aligned = store.alignment.read(ids).blocks
@@ -246,7 +246,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
         for (a, b), cosine in zip(pairs.tolist(), cosines.tolist(), strict=True)
     ]
     words = term_cosines(
-        store.lexical.term_rows(store.changes_since(0).added, SilentProgress()),
+        store.lexical.term_rows(store.log.added_after(0)[1], SilentProgress()),
         pairs,
         SilentProgress(),
     )

@@ -34,7 +34,7 @@ class IdChannel:
     silent: bool = False
 
     def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
-        ids = self.store.changes_since(0).added
+        ids = self.store.log.added_after(0)[1]
         return Found(ids[self.score(ids) > 0])
 
     def score(self, vector_ids: Int64) -> Float32:
@@ -60,7 +60,7 @@ class ExactEngine:
         self.position = self.store.sequence
 
     def rebuild(self) -> None:
-        self.position = self.store.changes_since(0).sequence
+        self.position = self.store.sequence
 
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
@@ -74,7 +74,7 @@ class ExactSearch:
     query: EncodedQuery
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
-        ids = self.engine.store.changes_since(0).added
+        ids = self.engine.store.log.added_after(0)[1]
         ids = ids if among is None else ids[among.contains(ids)]
         return replace(self.score(channels, ids), exhausted=True)
 

@@ -66,7 +66,7 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
     live.apply(store.put([entry("stays", "one"), entry("goes", "two")]))
     catch_up = index.vectors.live_index._catch_up
 
-    def catch_up_and_change(*arguments: Any) -> int:
+    def catch_up_and_change(*arguments: Any) -> bool:
         reached = catch_up(*arguments)
         monkeypatch.setattr(index.vectors.live_index, "_catch_up", catch_up)  # once only
         live.apply(store.put([entry("comes", "three")]))

@@ -66,7 +66,7 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     assert f"holds vectors in {before}, not in {after}" in caplog.text
     assert again.generation == read_manifest(root).generation == 2
     assert current_precision(root) == after
-    ids, stored = store.vectors(store.changes_since(0).added)
+    ids, stored = store.vectors(store.log.added_after(0)[1])
     found = again.search(stored, 1, nprobe=again.nlist)
     np.testing.assert_array_equal(found.ids[:, 0], ids)
     largest = {"fp32": 1e-6, "fp16": 1e-4, "int8": 2e-2}[after]  # of a cosine, where ranges clip
