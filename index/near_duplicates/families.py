@@ -10,7 +10,6 @@ text_bands      the bands of the signatures, by which near-duplicates are found
 text_links      pairs of texts that were confirmed to be near-duplicates, in both directions
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -119,8 +118,10 @@ _IS_PENDING = """
 SELECT 1 FROM document_texts WHERE vector_id = ? AND text_id IS NULL"""
 _SET_TEXT = """
 UPDATE document_texts SET text_id = ? WHERE vector_id = ?"""
-_SET_FAMILY = """
-UPDATE texts SET family = ? WHERE text_id IN (SELECT value FROM json_each(?))"""
+_NUMBER = """
+UPDATE texts SET family = (
+    SELECT min(vector_id) FROM document_texts WHERE text_id IN (SELECT value FROM json_each(?1))
+) WHERE text_id IN (SELECT value FROM json_each(?1))"""
 _INSERT_BAND = """
 INSERT INTO text_bands (band, text_id) VALUES (?, ?) ON CONFLICT DO NOTHING"""
 _INSERT_LINK = """
@@ -138,23 +139,24 @@ SELECT vector_id FROM document_texts WHERE text_id IN (
 )"""
 _REMOVE_DOCUMENTS = """
 DELETE FROM document_texts WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_LEAST = """
-SELECT min(vector_id) FROM document_texts WHERE text_id IN (SELECT value FROM json_each(?))"""
-_GONE_NUMBERS = """
-SELECT DISTINCT family FROM texts WHERE family IN (SELECT value FROM json_each(?))"""
+_NUMBERED_BY = """
+SELECT text_id FROM texts WHERE family IN (SELECT value FROM json_each(?))"""
 _WITHOUT_DOCUMENT = """
-SELECT family, signature FROM texts WHERE text_id = ?1
+SELECT signature FROM texts WHERE text_id = ?1
 AND NOT EXISTS (SELECT 1 FROM document_texts WHERE text_id = ?1)"""
 _LINKED = """
 SELECT other FROM text_links WHERE text_id = ?"""
+_REACHED = """
+WITH RECURSIVE reached (text_id) AS (
+    SELECT text_id FROM texts WHERE text_id = ?
+    UNION SELECT l.other FROM reached r JOIN text_links l USING (text_id)
+) SELECT text_id FROM reached"""
 _REMOVE_LINK = """
 DELETE FROM text_links WHERE text_id = ? AND other = ?"""
 _REMOVE_BAND = """
 DELETE FROM text_bands WHERE band = ? AND text_id = ?"""
 _REMOVE_TEXT = """
 DELETE FROM texts WHERE text_id = ?"""
-_OF_FAMILY = """
-SELECT text_id FROM texts WHERE family = ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,57 +283,28 @@ def _remove_documents(connection: Connection, vector_ids: Sequence[int]) -> None
     id_list = vector_id_list(vector_ids)
     texts = [row[0] for row in connection.execute(_TEXTS_OF_DOCUMENTS, (id_list,))]
     connection.execute(_REMOVE_DOCUMENTS, (id_list,))
+    parted = set[int]()
     for text_id in texts:
         found = connection.execute(_WITHOUT_DOCUMENT, (text_id,)).fetchone()
         if found is not None:
-            _remove_text(connection, text_id, *found)
-    for (family,) in connection.execute(_GONE_NUMBERS, (id_list,)).fetchall():
-        _renumber(connection, {row[0] for row in connection.execute(_OF_FAMILY, (family,))})
+            parted.update(_remove_text(connection, text_id, *found))
+    parted.update(row[0] for row in connection.execute(_NUMBERED_BY, (id_list,)))
+    while parted:
+        start = parted.pop()
+        part = [row[0] for row in connection.execute(_REACHED, (start,))]
+        connection.execute(_NUMBER, (vector_id_list(part),))
+        parted.difference_update(part)
 
 
-def _remove_text(connection: Connection, text_id: int, family: int, signature: bytes) -> None:
-    links = _linked(connection, text_id)
+def _remove_text(connection: Connection, text_id: int, signature: bytes) -> list[int]:
+    """Remove a text; return those that were linked to it."""
+    links = [row[0] for row in connection.execute(_LINKED, (text_id,))]
     connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
     connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
     keys = band_keys(unpack(signature))
     connection.executemany(_REMOVE_BAND, [(key, text_id) for key in keys])
     connection.execute(_REMOVE_TEXT, (text_id,))
-    parts = _parts(connection, links)
-    if len(parts) > 1:
-        rest = {row[0] for row in connection.execute(_OF_FAMILY, (family,))}
-        for part in (*parts[:-1], rest.difference(*parts[:-1])):
-            _renumber(connection, part)
-
-
-def _parts(connection: Connection, texts: Sequence[int]) -> list[set[int]]:
-    """Return the components that linked texts of a removed text fall into.
-
-    The last one may be incomplete: it is searched only until it is known to be one.
-    """
-    parts: list[set[int]] = []
-    left = set(texts)
-    while left:
-        start = min(left)
-        reached, edge = {start}, [start]
-        while edge and not left <= reached:
-            new = [linked for text in edge for linked in _linked(connection, text)]
-            edge = [linked for linked in dict.fromkeys(new) if linked not in reached]
-            reached.update(edge)
-        left -= reached
-        parts.append(reached)
-    return parts
-
-
-def _renumber(connection: Connection, part: set[int]) -> None:
-    """Number the family of these texts; not where none has a document: these are removed next."""
-    texts = json.dumps(list(part))
-    (number,) = connection.execute(_LEAST, (texts,)).fetchone()
-    if number is not None:
-        connection.execute(_SET_FAMILY, (number, texts))
-
-
-def _linked(connection: Connection, text_id: int) -> list[int]:
-    return [row[0] for row in connection.execute(_LINKED, (text_id,))]
+    return links
 
 
 class Families(Follower):
@@ -370,7 +343,7 @@ class Families(Follower):
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
         """Return the number of the family of each of these documents that is in one."""
-        id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
+        id_list = vector_id_list(vector_ids)
         with self.reading() as connection:
             return dict(connection.execute(_OF_DOCUMENTS, (id_list,)))
 
@@ -390,7 +363,7 @@ class Families(Follower):
 
     def vector_ids(self, numbers: Iterable[int]) -> Int64:
         """Return the vector ids of all documents of these families, ascending: Int64[N]."""
-        id_list = json.dumps(sorted(set(numbers)))
+        id_list = vector_id_list(set(numbers))
         with self.reading() as connection:
             rows = connection.execute(_VECTOR_IDS, (id_list,)).fetchall()
         return np.array(rows, dtype=np.int64).reshape(-1)
