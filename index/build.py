@@ -166,22 +166,11 @@ class Moves:
 
     def take(self, new: Sequence[Document]) -> list[Document]:
         """Store those of new documents that are known by another id; return the others."""
-        moved = {d.id: self._former[d.content_hash] for d in new if d.content_hash in self._former}
-        stored = self._store.find(list(set(moved.values())))
-        numbers = [found.vector_id for found in stored.values()]
-        vectors = dict(zip(*self._store.vectors(numbers), strict=True))
-        blocks = self._store.block_vectors(numbers)
-        known: list[EncodedDocument] = []
-        for document in new:
-            found = stored.get(moved.get(document.id, ""))
-            if found and found.vector_id in vectors:
-                number = found.vector_id
-                entry = (document, vectors[number], found.receipt, blocks.get(number))
-                known.append(EncodedDocument(*entry))
-                self.found[found.document.id] = document.id
-        self._store.put(known)
-        taken = {entry.document.id for entry in known}
-        return [document for document in new if document.id not in taken]
+        ids = {d.id: self._former[d.content_hash] for d in new if d.content_hash in self._former}
+        known = self._store.known([d for d in new if d.id in ids], ids)
+        self._store.put(list(known.values()))
+        self.found |= {ids[document_id]: document_id for document_id in known}
+        return [document for document in new if document.id not in known]
 
 
 def read_batches(
@@ -329,22 +318,11 @@ def publish(data: DataDirectory, progress: Progress) -> None:
 def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:
     """Store new titles and metadata of documents of unchanged text; return the other documents."""
     hashes = store.content_hashes([document.id for document in batch])
-    new: list[Document] = []
-    known: list[Document] = []
-    for document in batch:
-        (known if hashes.get(document.id) == document.content_hash else new).append(document)
+    new = [document for document in batch if hashes.get(document.id) != document.content_hash]
+    known = [document for document in batch if hashes.get(document.id) == document.content_hash]
     stored = store.find([document.id for document in known])
     redescribed = [d for d in known if _is_redescribed(d, stored[d.id].document)]
-    ids = [stored[document.id].vector_id for document in redescribed]
-    vectors = dict(zip(*store.vectors(ids), strict=True))
-    store.put(
-        [
-            EncodedDocument(
-                document, vectors[stored[document.id].vector_id], stored[document.id].receipt
-            )
-            for document in redescribed
-        ]
-    )
+    store.put(list(store.known(redescribed).values()))
     return new
 
 

@@ -2,9 +2,10 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -232,6 +233,36 @@ class DocumentStore:
         """
         rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
         return {row[1]: stored_document(self.name, row) for row in rows}
+
+    def known(
+        self, documents: Sequence[Document], ids: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, EncodedDocument]:
+        """Return, by their ids, documents whose text is stored, with what is stored of the text.
+
+        Args:
+            documents: titles and metadata may be others than the stored ones.
+            ids: that texts are stored under, of documents that have another id.
+
+        Raises:
+            DamagedDocumentError: the metadata of a document is no JSON any more.
+        """
+        stored_as = {document.id: ids.get(document.id, document.id) for document in documents}
+        hashes = self.content_hashes(list(stored_as.values()))
+        same = [d for d in documents if hashes.get(stored_as[d.id]) == d.content_hash]
+        stored = self.find(list({stored_as[document.id] for document in same}))
+        vector_ids, rows = self.vectors([found.vector_id for found in stored.values()])
+        vectors = dict(zip(vector_ids.tolist(), rows, strict=True))
+        blocks = self.block_vectors(vector_ids.tolist())
+        return {
+            document.id: EncodedDocument(
+                document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
+            )
+            for document in same
+            # It may have been changed or deleted since the hashes were read.
+            if (found := stored.get(stored_as[document.id]))
+            and found.document.text == document.text
+            and found.vector_id in vectors
+        }
 
     def listed(
         self,

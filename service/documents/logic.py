@@ -80,7 +80,7 @@ async def index_documents(
         background: yield to requests.
     """
     _check(documents)
-    known = await run_in(collection.engine.readers, _unchanged, collection.data, documents)
+    known = await run_in(collection.engine.readers, collection.data.store.known, documents)
     new = [
         (RequestText(f"#/documents/{number}/text", document.text), document)
         for number, document in enumerate(documents)
@@ -168,27 +168,6 @@ def _check(documents: Sequence[Document]) -> None:
         seen.add(document.id)
     if twice:
         raise InvalidInputError(twice)
-
-
-def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
-    """Return the documents whose text is stored already, with their stored vectors, by id."""
-    hashes = data.store.content_hashes([document.id for document in documents])
-    same = [d for d in documents if hashes.get(d.id) == d.content_hash]
-    stored = data.store.find([document.id for document in same])
-    vector_ids = [found.vector_id for found in stored.values()]
-    ids, rows = data.store.vectors(vector_ids)
-    vectors = dict(zip(ids.tolist(), rows, strict=True))
-    blocks = data.store.block_vectors(ids.tolist())
-    return {
-        document.id: EncodedDocument(
-            document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
-        )
-        for document in same
-        # Another request may have changed or deleted it since the hashes were read.
-        if (found := stored.get(document.id))
-        and found.document.text == document.text
-        and found.vector_id in vectors
-    }
 
 
 def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
