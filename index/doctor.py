@@ -26,7 +26,7 @@ from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_sp
 from encoder.errors import EncoderError
 from encoder.opening import open_encoder
 from index.alignment.spaces import find_space, load_space
-from index.build import finish
+from index.build import encode_documents, finish
 from index.directory.data_directory import (
     DAMAGED_FILE,
     FOLLOWER_FILES,
@@ -36,7 +36,8 @@ from index.directory.data_directory import (
     open_data_directory,
     with_share_of,
 )
-from index.errors import FingerprintMismatchError, IndexingError, SnapshotError, StoreError
+from index.document import Document
+from index.errors import FingerprintMismatchError, IndexingError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.segment_files import load_snapshot
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
@@ -44,7 +45,6 @@ from index.lexical.tables import WORDS_FILE, read_manifest, read_state
 from index.progress import Progress
 from index.search.corpus_calibration import CorpusCalibration
 from index.search.score import CorpusFusion
-from index.sqlite.block_vectors import block_vectors_of
 from index.sqlite.connections import (
     DATABASE_ERRORS,
     SQLiteConnections,
@@ -64,6 +64,7 @@ from index.vectors.vector_index import DEFAULT_PRECISION
 
 _PROBLEMS_SHOWN = 5
 _ENCODED_A_TRANSACTION = 64
+_OF_DAMAGE = (AttributeError, TypeError, ValueError)  # by a value that is another one now
 _WITHOUT_DOCUMENT = "vector_id NOT IN (SELECT vector_id FROM documents)"
 _TEXTS = """
 SELECT vector_id, text FROM documents
@@ -145,45 +146,36 @@ def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     yield from examine_checkpoint(checkpoint)
-    yield from _examine_calibration(data, checkpoint)
-    yield from _examine_store(data, vector_space(checkpoint))
-
-
-def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
-    """Check the files of followers and the index of the vectors; each may be deleted any time."""
-    checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
-    checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
-    for name, first_problem in checks.items():
-        file = data / name
-        if file.exists() and (problem := problem_of(file, first_problem)):
-            yield Finding(name, problem, Remedy.DELETE)
-    snapshots = data / SNAPSHOTS_DIRECTORY
-    try:
-        if snapshots.exists():
-            read_snapshot(store, snapshots, current_precision(snapshots) or DEFAULT_PRECISION)
-    except SnapshotError as error:
-        require_damage(snapshots, error)
-        yield Finding(snapshots.name, str(error), Remedy.DELETE)
+    space = vector_space(checkpoint)
+    for kind in (CorpusFusion, CorpusCalibration):
+        read = partial(kind.read, data, space.fingerprint)
+        yield from _findings(kind.FILE, data / kind.FILE, read, Remedy.DELETE)
+    yield from _examine_store(data, space)
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
     """Compare every file of a checkpoint with its manifest."""
     for name in checkpoint.files:
-        try:
-            read_verified(checkpoint.directory, checkpoint.files, name)
-        except EncoderError as error:
-            require_damage(checkpoint.directory / name, error)
-            yield Finding(f"checkpoint {checkpoint.name}", str(error), Remedy.REINSTALL)
+        read = partial(read_verified, checkpoint.directory, checkpoint.files, name)
+        what, path = f"checkpoint {checkpoint.name}", checkpoint.directory / name
+        yield from _findings(what, path, read, Remedy.REINSTALL)
 
 
-def _examine_calibration(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
-    fingerprint = vector_space(checkpoint).fingerprint
-    for fitted in (CorpusFusion, CorpusCalibration):
-        try:
-            fitted.read(data, fingerprint)
-        except StoreError as error:
-            require_damage(data / fitted.FILE, error)
-            yield Finding(fitted.FILE, str(error), Remedy.DELETE)
+def _findings(
+    what: str, path: Path, check: Callable[[], object], remedy: Remedy
+) -> Iterator[Finding]:
+    """Yield what a check of a file says, as a text, or raises; nothing if nothing is wrong.
+
+    Raises:
+        StorageError: the file cannot be read for another reason than damage.
+    """
+    try:
+        problem = check()
+    except (*DATABASE_ERRORS, IndexingError, EncoderError, *_OF_DAMAGE) as error:
+        require_damage(path, error)
+        problem = str(error)
+    if isinstance(problem, str):
+        yield Finding(what, problem, remedy)
 
 
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
@@ -191,29 +183,39 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     try:
         found = list(_examine_truth(path))
         yield from found
-        if any(not finding.remedy.repairable for finding in found):
-            return
         with closing(
             DocumentStore(
                 path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
             )
         ) as store:
             if not found:  # what follows from damaged rows is rebuilt with them
-                for what, first_problem in _DERIVED.items():
-                    if problem := problem_of(path, first_problem):
-                        yield Finding(what, problem, Remedy.REBUILD)
-                yield from _examine_copies(data, store)
-    except DATABASE_ERRORS as error:
-        require_damage(path, error)
-        yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)
+                for what, check in _DERIVED.items():
+                    yield from _findings(what, path, partial(_reading, path, check), Remedy.REBUILD)
+            yield from _examine_copies(data, store)
     except FingerprintMismatchError as error:
         problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
         yield Finding(
             STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
         )
-    except StoreError as error:
+    except (*DATABASE_ERRORS, StoreError) as error:
         require_damage(path, error)
-        yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
+        damaged = "" if isinstance(error, StoreError) else "the database is damaged: "
+        yield Finding(STORE_FILE, f"{damaged}{error}", Remedy.RESTORE_BACKUP)
+
+
+def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
+    """Check the files of followers and the index of the vectors; each may be deleted any time."""
+    checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
+    checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
+    for name, problem in checks.items():
+        if (data / name).exists():
+            check = partial(_reading, data / name, problem)
+            yield from _findings(name, data / name, check, Remedy.DELETE)
+    snapshots = data / SNAPSHOTS_DIRECTORY
+    if snapshots.exists():
+        precision = current_precision(snapshots) or DEFAULT_PRECISION
+        read = partial(read_snapshot, store, snapshots, precision)
+        yield from _findings(snapshots.name, snapshots, read, Remedy.DELETE)
 
 
 def _examine_truth(path: Path) -> Iterator[Finding]:
@@ -222,27 +224,18 @@ def _examine_truth(path: Path) -> Iterator[Finding]:
     Damage of the file is repaired where every row can be read.
 
     Raises:
-        sqlite3.Error: it cannot be read at all.
+        sqlite3.Error: it cannot be read.
+        StoreError: it is not a store of this format.
     """
     with closing(open_reader(path)) as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if (application, version) != (STORE.application_id, STORE.version):
-            problem = f"is not a store of format {STORE.version} (it says {version})"
-            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
-            return
+        STORE.check(connection, path)
         problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-        shown = f"the database is damaged: {'; '.join(problems[:_PROBLEMS_SHOWN])}"
-        try:
-            orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
-            connection.execute("BEGIN")  # one state for all that is compared
-            damage = find_damage(connection)
-        except DATABASE_ERRORS as error:
-            require_damage(path, error)
-            yield Finding(path.name, shown, Remedy.RESTORE_BACKUP)
-            return
+        orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+        connection.execute("BEGIN")  # one state for all that is compared
+        damage = find_damage(connection)
     if problems != ["ok"]:
-        yield Finding(path.name, shown, Remedy.REBUILD)
+        problem = f"the database is damaged: {'; '.join(problems[:_PROBLEMS_SHOWN])}"
+        yield Finding(path.name, problem, Remedy.REBUILD)
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
         problem = f"{len(orphans)} rows of {', '.join(tables)} belong to no document"
@@ -264,19 +257,11 @@ def _counted(damaged: Sequence[str]) -> str:
     return f"{len(damaged)} document{'s' * many} ({shown}) {'are' if many else 'is'}"
 
 
-def problem_of(path: Path, first_problem: Callable[[sqlite3.Connection], str | None]) -> str | None:
-    """Return what a check says of a store, in one state of it; None if nothing is wrong.
-
-    Raises:
-        StorageError: the file cannot be read for another reason than damage.
-    """
-    try:
-        with closing(open_reader(path)) as connection:
-            connection.execute("BEGIN")
-            return first_problem(connection)
-    except (*DATABASE_ERRORS, IndexingError, AttributeError, TypeError, ValueError) as error:
-        require_damage(path, error)
-        return str(error)
+def _reading(path: Path, check: Callable[[sqlite3.Connection], object]) -> object:
+    """Return what a check says of a database, in one state of it."""
+    with closing(open_reader(path)) as connection:
+        connection.execute("BEGIN")
+        return check(connection)
 
 
 _VALUES = """
@@ -329,10 +314,7 @@ def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
     return problem
 
 
-_DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
-    "metadata values": metadata_problem,
-    "alignment": space_problem,
-}
+_DERIVED = {"metadata values": metadata_problem, "alignment": space_problem}
 
 
 def repair(
@@ -430,20 +412,14 @@ def _encode_again(
     for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):
         some = vector_ids[start : start + _ENCODED_A_TRANSACTION]
         with store.writing() as connection:
-            texts = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
-            read = [encoder.read(text) for _, text in texts]
-            encoded = encoder.encode(read)
+            rows = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
+            documents = [Document(str(number), text) for number, text in rows]
             sequence = advance_sequence(connection)
-            for (number, _), blocks, vector, rows in zip(
-                texts, read, encoded.document_vectors, encoded.block_vectors, strict=True
-            ):
+            for entry in encode_documents(documents, encoder, progress):
+                number = int(entry.document.id)
                 for table in ("vectors", "block_vectors"):
                     connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (number,))  # noqa: S608
-                insert_encoding(
-                    connection, number, sequence, vector, block_vectors_of(blocks, rows)
-                )
-        tokens = sum(blocks.receipt.tokens_encoded for blocks in read)
-        progress.advanced(len(some), tokens=tokens)
+                insert_encoding(connection, number, sequence, entry.vector, entry.blocks)
 
 
 def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:

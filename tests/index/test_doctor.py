@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from encoder.alignment.space import neutral_space
-from index.doctor import problem_of, space_problem
+from index.doctor import space_problem
 from index.store.checksums import Damage, find_damage
 from index.store.document_store import DocumentStore
 from tests.index.conftest import sql
@@ -26,10 +26,11 @@ def aligned(open_store: OpenStore) -> DocumentStore:
 
 
 def test_a_damaged_space_is_found(aligned: DocumentStore) -> None:
-    assert problem_of(aligned.path, space_problem) is None
-    sql(aligned.path, "UPDATE alignment_spaces SET content = x'00'")
-    problem = problem_of(aligned.path, space_problem)
-    assert "alignment space 1 is missing or damaged" in (problem or "")
+    with closing(sqlite3.connect(aligned.path)) as connection:
+        space_problem(connection)
+        connection.execute("UPDATE alignment_spaces SET content = x'00'")
+        with pytest.raises(ValueError, match="alignment space 1 is missing or damaged"):
+            space_problem(connection)
 
 
 SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
