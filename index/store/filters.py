@@ -14,10 +14,11 @@ ids take twice as long.
 """
 
 import json
+import operator
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -187,19 +188,28 @@ class Range:
 
     def __post_init__(self) -> None:
         bounds = [bound.value for bound in (self.low, self.high) if bound is not None]
+        kinds = {kind_of(value) for value in bounds}
         if not bounds:
             raise ValueError("a range needs a bound")
-        if any(isinstance(value, bool) for value in bounds):
+        if BOOLEAN in kinds:
             raise ValueError("a bound is a number or a text")
-        if len({kind_of(value) for value in bounds}) > 1:
+        if len(kinds) > 1:
             raise ValueError("the bounds are of different types")
 
     @property
     def kind(self) -> int:
         """The kind of the values that can be in the range."""
-        bound = self.low or self.high
-        assert bound is not None  # noqa: S101 (see above)
-        return kind_of(bound.value)
+        return next(kind_of(bound.value) for bound in (self.low, self.high) if bound is not None)
+
+    @property
+    def comparisons(self) -> list[tuple[str, bytes]]:
+        """What holds for a value in the range, as it is stored: an operator and the other side."""
+        ends = ((">", self.low), ("<", self.high))
+        return [
+            (f"{sign}{'=' * bound.inclusive}", stored(prefix(bound.value)))
+            for sign, bound in ends
+            if bound is not None
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,23 +307,25 @@ def _holds(where: Filter, values: Iterable[MetadataValue]) -> bool:
     return any(_met(where, value) for value in values if value[0] == where.field)
 
 
-def _met(where: OneOf | Range | Exists, value: MetadataValue) -> bool:
-    _, kind, stored = value
+def _met(where: Condition, value: MetadataValue) -> bool:
+    _, kind, content = value
     match where:
-        case OneOf():
-            return any(kind == kind_of(value) and stored == prefix(value) for value in where.values)
+        case OneOf(_, values):
+            return any(kind == kind_of(value) and content == prefix(value) for value in values)
         case Range():
-            return kind == where.kind and _in_range(where, stored)
+            held = stored(content)
+            return kind == where.kind and all(
+                _COMPARE[sign](held, end) for sign, end in where.comparisons
+            )
     return True
 
 
-def _in_range(where: Range, stored: Any) -> bool:
-    low, high = where.low, where.high
-    above = low is None or stored > low.value or (low.inclusive and stored == low.value)
-    below = high is None or stored < high.value or (high.inclusive and stored == high.value)
-    return bool(above and below)
-
-
+_COMPARE: Mapping[str, Callable[[bytes, bytes], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
 
 
@@ -334,30 +346,24 @@ class Selections:
         key = repr((where, excluded))  # not the filter itself: 1 equals true in Python
         with self._connections.reading() as connection:
             (sequence,) = connection.execute(_SEQUENCE).fetchone()
-            selection = self._known(key, sequence)
-            if selection is None:
-                selection = select(connection, where, excluded)
-                self._keep(key, sequence, selection)
+            with self._lock:
+                if sequence == self._sequence and key in self._kept:
+                    self._kept.move_to_end(key)
+                    return self._kept[key]
+            selection = select(connection, where, excluded)
+        self._keep(key, sequence, selection)
         return selection
 
-    def _known(self, key: str, sequence: int) -> IdSet | None:
+    def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
+        """Keep a selection, unless the store has changed; the least recently used make room."""
+        size = len(selection.ids) + 1
         with self._lock:
             if sequence > self._sequence:
                 self._sequence, self._ids = sequence, 0
                 self._kept.clear()
-            if sequence != self._sequence or key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key]
-
-    def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
-        """Keep a selection, unless the store has changed; the least recently used make room."""
-        size = len(selection.ids)
-        with self._lock:
-            if sequence != self._sequence or key in self._kept or size >= IDS_KEPT:
-                return
-            self._kept[key] = selection
-            self._ids += size + 1
+            if sequence == self._sequence and key not in self._kept and size <= IDS_KEPT:
+                self._kept[key] = selection
+                self._ids += size
             while self._ids > IDS_KEPT:
                 _, dropped = self._kept.popitem(last=False)
                 self._ids -= len(dropped.ids) + 1
@@ -400,33 +406,18 @@ def _evaluate(connection: Connection, where: Filter, end: int) -> IdSet:
 
 def _meeting(connection: Connection, where: Condition) -> Int64:
     match where:
-        case OneOf():
-            return _one_of(connection, where)
-        case Range():
-            return _within(connection, where)
+        case OneOf(field, values):
+            found = [np.zeros(0, dtype=np.int64)]
+            for kind in sorted({kind_of(value) for value in values}):
+                some = [stored(prefix(value)) for value in values if kind_of(value) == kind]
+                statement = f"{_IDS} AND kind = ? AND value IN ({', '.join('?' * len(some))})"
+                found.append(_ids(connection, statement, field, kind, *some))
+            return np.unique(np.concatenate(found))
+        case Range(field):
+            ends = where.comparisons
+            statement = f"{_IDS} AND kind = ?{''.join(f' AND value {sign} ?' for sign, _ in ends)}"
+            return _ids(connection, statement, field, where.kind, *(end for _, end in ends))
     return _ids(connection, _IDS, where.field)
-
-
-def _one_of(connection: Connection, where: OneOf) -> Int64:
-    found = [np.zeros(0, dtype=np.int64)]
-    for kind in sorted({kind_of(value) for value in where.values}):
-        values = [stored(prefix(value)) for value in where.values if kind_of(value) == kind]
-        marks = ", ".join("?" * len(values))
-        statement = f"{_IDS} AND kind = ? AND value IN ({marks})"
-        found.append(_ids(connection, statement, where.field, kind, *values))
-    return np.unique(np.concatenate(found))
-
-
-def _within(connection: Connection, where: Range) -> Int64:
-    statement = f"{_IDS} AND kind = ?"
-    values: list[str | int | bytes] = [where.field, where.kind]
-    if where.low is not None:
-        statement += f" AND value {'>=' if where.low.inclusive else '>'} ?"
-        values.append(stored(prefix(where.low.value)))
-    if where.high is not None:
-        statement += f" AND value {'<=' if where.high.inclusive else '<'} ?"
-        values.append(stored(prefix(where.high.value)))
-    return _ids(connection, statement, *values)
 
 
 def _ids(connection: Connection, statement: str, *values: str | int | bytes) -> Int64:
