@@ -43,30 +43,3 @@ def check_vectors(vectors: Float32, dimension: int) -> Float32:
     if not np.isfinite(checked).all():
         raise ValueError("a vector has a value that is not finite")
     return checked
-
-
-def check_additions(ids: Int64, vectors: Float32, dimension: int) -> tuple[Int64, Float32]:
-    """Return contiguous ids Int64[N] and vectors Float32[N, dimension] that can be added.
-
-    Raises:
-        ValueError: a wrong shape, a vector that is not finite, an id below 0 or given twice.
-    """
-    vectors = check_vectors(vectors, dimension)
-    ids = np.ascontiguousarray(ids, dtype=np.int64)
-    if ids.shape != (len(vectors),):
-        raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
-    if len(np.unique(ids)) < len(ids) or ids.min(initial=0) < 0:
-        raise ValueError("vector ids must be different and not below 0")
-    return ids, vectors
-
-
-def check_queries(vectors: Float32, dimension: int, k: int, nprobe: int | None) -> Float32:
-    """Return queries as contiguous Float32[Q, dimension].
-
-    Raises:
-        ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
-    """
-    vectors = check_vectors(vectors, dimension)
-    if k < 1 or (nprobe is not None and nprobe < 1):
-        raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
-    return vectors

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import faiss
 import numpy as np
+from faiss.contrib.inspect_tools import get_invlist_sizes
+from faiss.contrib.ivf_tools import add_preassigned
 
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
@@ -33,8 +35,6 @@ from index.vectors.vector_index import (
     NO_VECTOR,
     Precision,
     SearchResult,
-    check_additions,
-    check_queries,
     check_vectors,
 )
 
@@ -131,7 +131,8 @@ class FaissIndex:
     def list_sizes(self) -> Int64:
         """Return how many vectors each list holds, Int64[nlist]."""
         with self._lock.reading():
-            return ivf.list_sizes(self._index)
+            sizes: Int64 = get_invlist_sizes(self._index.invlists)
+            return sizes
 
     def __len__(self) -> int:
         return len(self._content.ids)
@@ -179,7 +180,12 @@ class FaissIndex:
             ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
                 already there (to replace a vector, remove it first). Nothing was changed.
         """
-        ids, vectors = check_additions(ids, vectors, self.dimension)
+        vectors = check_vectors(vectors, self.dimension)
+        ids = np.ascontiguousarray(ids, dtype=np.int64)
+        if ids.shape != (len(vectors),):
+            raise ValueError(f"{len(vectors)} vectors need as many ids, not shape {ids.shape}")
+        if len(np.unique(ids)) < len(ids) or ids.min(initial=0) < 0:
+            raise ValueError("vector ids must be different and not below 0")
         gone = np.unique(ids[:0] if removed is None else removed)
         with self._changing, ivf.openmp_threads_for(len(ids)):
             before = self._content
@@ -195,8 +201,11 @@ class FaissIndex:
             content = _Content(reached, _sorted(left, np.sort(ids)))
             lists = ivf.nearest_lists(self._index, vectors)
             with self._lock.writing() if len(ids) or len(gone) else nullcontext():
-                ivf.add_to_lists(self._index, ids, vectors, lists)
-                ivf.remove_from_lists(self._index, gone)
+                if len(ids):
+                    add_preassigned(self._index, vectors, lists, ids)
+                if len(gone):
+                    # The hash table of the lists accepts this selector only.
+                    self._index.remove_ids(faiss.IDSelectorArray(gone))
                 self._content = content
 
     def search(
@@ -222,7 +231,9 @@ class FaissIndex:
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
-        vectors = check_queries(vectors, self.dimension, k, nprobe)
+        vectors = check_vectors(vectors, self.dimension)
+        if k < 1 or (nprobe is not None and nprobe < 1):
+            raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
         with ivf.openmp_threads_for(added=0), self._lock.reading():
             content = self._content
@@ -258,11 +269,13 @@ class FaissIndex:
         """
         query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
-        sequence = self.sequence
-        for lists in _slices(self.list_sizes(), EXACT_SLICE):
+        sequence, ids = self.sequence, self.ids()
+        for start in range(0, len(ids), EXACT_SLICE):
+            end = start + EXACT_SLICE
+            some = faiss.IDSelectorRange(int(ids[start]), int(ids[start:end][-1]) + 1)
             with ivf.openmp_threads_for(added=0), self._lock.reading():
                 sequence = self.sequence
-                found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
+                found = ivf.search_nearest_lists(self._index, query, k, self.nlist, some)
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
         return best, sequence
 
@@ -330,10 +343,3 @@ def _sorted(ids: Int64, new: Int64) -> Int64:
     """Return ids and new ones, both ascending, together."""
     both = np.concatenate([ids, new])
     return np.sort(both) if len(ids) and len(new) and new[0] < ids[-1] else both
-
-
-def _slices(sizes: Int64, size: int) -> list[Int64]:
-    """Divide lists of these sizes Int64[nlist] into runs of about `size` vectors."""
-    run_of_list = (np.cumsum(sizes) - sizes) // size
-    starts = np.flatnonzero(np.diff(run_of_list)) + 1
-    return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import faiss
 import numpy as np
+from faiss.contrib.inspect_tools import get_invlist_sizes
 
 from encoder.arrays import Bool, Float32, Int64
 from index.id_set import IdSet
@@ -67,21 +68,11 @@ def neighbours_of(vectors: Float32, k: int) -> Int64:
     return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
 
 
-def list_sizes(index: faiss.IndexIVF) -> Int64:
-    """Return how many vectors each list keeps, Int64[nlist]."""
-    sizes = (index.invlists.list_size(number) for number in range(index.nlist))
-    return np.fromiter(sizes, np.int64, index.nlist)
-
-
 def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     """Return the ids of all vectors, ascending and different."""
-    ids = np.zeros(int(list_sizes(index).sum()), dtype=np.int64)
-    end = 0
-    for number in range(index.nlist):
-        if size := index.invlists.list_size(number):
-            end += size
-            ids[end - size : end] = faiss.rev_swig_ptr(index.invlists.get_ids(number), size)
-    ids.sort()
+    sizes = enumerate(get_invlist_sizes(index.invlists).tolist())
+    lists = [faiss.rev_swig_ptr(index.invlists.get_ids(n), size) for n, size in sizes if size]
+    ids = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *lists]))
     different: Int64 = ids[np.diff(ids, prepend=-1) > 0]  # np.unique makes a hash table
     return different
 
@@ -105,19 +96,6 @@ def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
     return lists
 
 
-def add_to_lists(index: faiss.IndexIVF, ids: Int64, vectors: Float32, lists: Int64) -> None:
-    """Add vectors Float32[N, dimension] as `ids` Int64[N] to these lists Int64[N]."""
-    if len(ids):
-        index.add_core(len(ids), *(faiss.swig_ptr(array) for array in (vectors, ids, lists)))
-
-
-def remove_from_lists(index: faiss.IndexIVF, ids: Int64) -> None:
-    """Remove the vectors of these ids Int64[N], all of which are there."""
-    if len(ids):
-        # The hash table of the lists accepts this selector only.
-        index.remove_ids(faiss.IDSelectorArray(ids))
-
-
 def search_nearest_lists(
     index: faiss.IndexIVF,
     queries: Float32,
@@ -136,21 +114,7 @@ def search_nearest_lists(
     """
     # Parameters of this call: nprobe set on the index would be shared by all threads.
     parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
-    return _result(*index.search(queries, k, params=parameters))
-
-
-def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) -> SearchResult:
-    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    ids = np.empty((len(queries), k), dtype=np.int64)
-    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, scores, ids))
-    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
-    index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
-    return _result(scores, ids)
-
-
-def _result(scores: Float32, ids: Int64) -> SearchResult:
+    scores, ids = index.search(queries, k, params=parameters)
     scores[ids == NO_VECTOR] = -np.inf
     return SearchResult(ids, scores)
 

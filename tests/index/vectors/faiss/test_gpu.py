@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import faiss
 import numpy as np
 import pytest
+from faiss.contrib.ivf_tools import add_preassigned
 
 from index.vectors.faiss import exact, gpu, ivf
 from index.vectors.vector_index import Precision
@@ -33,7 +34,7 @@ def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision
     del sample  # the index that assigned is gone, and is not used any more
     vectors = unit_vectors(50, seed=2)
     lists = ivf.nearest_lists(other, vectors)
-    ivf.add_to_lists(other, np.arange(50), vectors, lists)
+    add_preassigned(other, vectors, lists, np.arange(50))
     found = ivf.search_nearest_lists(other, vectors, 1, 8)
     assert found.ids[:, 0].tolist() == list(range(50))
 
