@@ -49,7 +49,7 @@ from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
 from index.store.document_store import DocumentStore
 from index.store.schema import LOCK_FILE, has_store, read_space
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -174,7 +174,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
                 except EngineError as error:
                     _log.error("the engine does not follow the store: %s", error)
             return DataDirectory(path, store, searched, open_files.pop_all())
-        index = open_live_index(
+        index = LiveIndex(
             store,
             path / SNAPSHOTS_DIRECTORY,
             read_only=read_only,

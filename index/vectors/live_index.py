@@ -105,8 +105,14 @@ def _build_generation(
     """
     sequence, present = store.log.added_after(0)
     nlist = choose_nlist(len(present))
-    held_ids = _choose_held_out(present) if nlist > 1 else present[:0]
-    index = _train(np.setdiff1d(present, held_ids), nlist, store, precision)
+    random = np.random.default_rng(SAMPLE_SEED)
+    held_out_count = min(HELD_OUT, len(present) // 10) if nlist > 1 else 0
+    held_ids = np.sort(random.choice(present, held_out_count, replace=False))
+    sample = np.setdiff1d(present, held_ids) if nlist > 1 else present[:0]
+    if len(sample) > nlist * SAMPLE_PER_LIST:
+        random = np.random.default_rng(SAMPLE_SEED)
+        sample = random.choice(sample, nlist * SAMPLE_PER_LIST, replace=False)
+    index = train_faiss_index(store.vectors(sample)[1], nlist, precision)
     held_out = HeldOutQueries(*store.vectors(held_ids), store.vectors)
     for start in range(0, len(present), ADD_CHUNK):
         if stop():
@@ -159,36 +165,6 @@ def read_snapshot(
     return manifest, index
 
 
-def _load_generation(store: DocumentStore, root: Path, precision: Precision) -> Generation:
-    """Load the current snapshot in `root` and replay the changes of the store since.
-
-    Raises:
-        SnapshotError: the snapshot cannot be used.
-    """
-    manifest, index = read_snapshot(store, root, precision)
-    if not _catch_up(index, store):
-        raise SnapshotError(f"{root}: the store has forgotten the changes since")
-    least, most = nprobe_bounds(index.nlist)
-    training = Training(manifest.trained_sequence, manifest.trained_vectors)
-    nprobe = min(max(least, manifest.nprobe), most)
-    return Generation(index, training, nprobe, manifest.generation, manifest.sequence)
-
-
-def _choose_held_out(ids: Int64) -> Int64:
-    random = np.random.default_rng(SAMPLE_SEED)
-    return np.sort(random.choice(ids, min(HELD_OUT, len(ids) // 10), replace=False))
-
-
-def _train(vector_ids: Int64, nlist: int, store: DocumentStore, precision: Precision) -> FaissIndex:
-    """Make an empty index of `nlist` lists that suits the vectors of these ids Int64[N]."""
-    sample_size = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
-    if sample_size < len(vector_ids):
-        random = np.random.default_rng(SAMPLE_SEED)
-        vector_ids = random.choice(vector_ids, sample_size, replace=False)
-    _, sample = store.vectors(vector_ids)
-    return train_faiss_index(sample, nlist, precision)
-
-
 class LiveIndex:
     """A searchable copy of a document store. Safe to use from many threads.
 
@@ -199,17 +175,43 @@ class LiveIndex:
     """
 
     def __init__(
-        self, store: DocumentStore, root: Path, *, read_only: bool, precision: Precision
+        self,
+        store: DocumentStore,
+        root: Path,
+        *,
+        read_only: bool = False,
+        precision: Precision | None = None,
     ) -> None:
-        """Start with an empty index; use `open_live_index`."""
+        """Open the index of a store: from the current snapshot in `root`, else from the store.
+
+        A snapshot that is missing, damaged, too old or of another checkpoint, store or precision is
+        only logged; the index is then built from the store's vectors and, unless `read_only`,
+        published. An outgrown one is used as it is: opening neither trains nor measures an index.
+
+        Args:
+            store: whose vectors.
+            root: the directory of the snapshots.
+            read_only: publish nothing.
+            precision: that vectors are held in; None for that of the current snapshot, or
+                `DEFAULT_PRECISION` if there is none.
+        """
         self._store = store
         self._root = root
         self._read_only = read_only
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
-        self._precision = precision
+        self._precision = precision or current_precision(root) or DEFAULT_PRECISION
         empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
         self._live = Generation(empty, Training(0, 0), 1)
+        try:
+            self.load_snapshot()
+        except SnapshotError as error:
+            level = logging.WARNING if (root / CURRENT).exists() else logging.INFO
+            _log.log(level, "building the index from the document store: %s", error)
+            try:
+                self.rebuild()
+            except SnapshotError as unpublished:
+                _log.warning("the index is complete in memory only: %s", unpublished)
 
     @property
     def exact(self) -> bool:
@@ -397,7 +399,13 @@ class LiveIndex:
         Raises:
             SnapshotError: the snapshot cannot be used; this index stays.
         """
-        loaded = _load_generation(self._store, self._root, self._precision)
+        manifest, index = read_snapshot(self._store, self._root, self._precision)
+        if not _catch_up(index, self._store):
+            raise SnapshotError(f"{self._root}: the store has forgotten the changes since")
+        least, most = nprobe_bounds(index.nlist)
+        training = Training(manifest.trained_sequence, manifest.trained_vectors)
+        nprobe = min(max(least, manifest.nprobe), most)
+        loaded = Generation(index, training, nprobe, manifest.generation, manifest.sequence)
         with self._updates:
             self._live = loaded
 
@@ -426,37 +434,3 @@ class LiveIndex:
             if not new.number:
                 new = replace(new, number=self._live.number, published=self._live.published)
             self._live = new
-
-
-def open_live_index(
-    store: DocumentStore,
-    root: Path,
-    *,
-    read_only: bool = False,
-    precision: Precision | None = None,
-) -> LiveIndex:
-    """Open the index of a store: from the current snapshot in `root`, else from the store itself.
-
-    A snapshot that is missing, damaged, too old or of another checkpoint, store or precision is
-    only logged; the index is then built from the store's vectors and, unless `read_only`,
-    published. An outgrown one is used as it is: opening neither trains nor measures an index.
-
-    Args:
-        store: whose vectors.
-        root: the directory of the snapshots.
-        read_only: publish nothing.
-        precision: that vectors are held in; None for that of the current snapshot, or
-            `DEFAULT_PRECISION` if there is none.
-    """
-    precision = precision or current_precision(root) or DEFAULT_PRECISION
-    live = LiveIndex(store, root, read_only=read_only, precision=precision)
-    try:
-        live.load_snapshot()
-    except SnapshotError as error:
-        level = logging.WARNING if (root / CURRENT).exists() else logging.INFO
-        _log.log(level, "building the index from the document store: %s", error)
-        try:
-            live.rebuild()
-        except SnapshotError as unpublished:
-            _log.warning("the index is complete in memory only: %s", unpublished)
-    return live

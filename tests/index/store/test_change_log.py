@@ -9,7 +9,7 @@ import index.store.change_log
 from index.directory.data_directory import open_data_directory
 from index.errors import SnapshotError
 from index.store.document_store import DocumentStore
-from index.vectors.live_index import open_live_index, read_snapshot
+from index.vectors.live_index import LiveIndex, read_snapshot
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
@@ -21,14 +21,14 @@ def removals(path: Path) -> int:
 def test_what_a_thousand_versions_leave_is_bounded(
     store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     for version in range(200):
         live.apply(store.put([entry(f"d{n}", f"text {n} {version}") for n in range(5)]))
         if version % 20 == 19:
             live.publish()
     assert removals(store.path) == 100  # those since the generation before the newest
     assert store.log.start == 180
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(LiveIndex(store, root), store)
 
 
 def test_a_reader_of_the_generation_before_can_follow(
@@ -38,12 +38,12 @@ def test_a_reader_of_the_generation_before_can_follow(
     entry: MakeEntry,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     readers = []
     for version in range(4):
         live.apply(store.put([entry("a", f"{version}"), entry("b", f"other {version}")]))
         live.publish()
-        readers.append(open_live_index(open_store(read_only=True), root, read_only=True))
+        readers.append(LiveIndex(open_store(read_only=True), root, read_only=True))
     store.delete(["a"])
     for reader in readers:  # those of earlier ones are made again
         reader.catch_up()
@@ -55,7 +55,7 @@ def test_drift_is_the_same_after_forgetting(
     store: DocumentStore, root: Path, vectors: MakeVectors, fill: Fill, entry: MakeEntry
 ) -> None:
     fill(store, vectors(40, seed=1))
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.delete([f"d{n}" for n in range(10)]))
     for version in range(5):
         live.apply(store.put([entry("new", f"text {version}")]))
@@ -73,7 +73,7 @@ def test_drift_is_the_same_after_forgetting(
 def test_a_snapshot_older_than_the_log_is_not_used(
     store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two")]))
     live.publish()
     live.apply(store.delete(["a"]))
@@ -82,7 +82,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
     assert store.log.added_after(0)[1].size == 1
     with pytest.raises(SnapshotError, match="holds change 1 of the store"):
         read_snapshot(store, root, "int8")
-    opened = open_live_index(store, root)
+    opened = LiveIndex(store, root)
     assert opened.generation == live.generation + 1
     assert_equals_store(opened, store)
 

@@ -11,7 +11,7 @@ import index.vectors.live_index
 from index.errors import StoreError
 from index.store.document_store import DocumentStore
 from index.vectors.lists import choose_nlist, needs_training
-from index.vectors.live_index import open_live_index
+from index.vectors.live_index import LiveIndex
 from index.vectors.snapshot import read_current_snapshot, read_manifest
 from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
@@ -32,7 +32,7 @@ def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, ne
 def test_changes_may_arrive_in_any_order_and_twice(
     store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     changes = [
         *(store.put([entry("a", "one"), entry("b", "two")]), store.put([entry("a", "three")])),
         *(store.delete(["a", "b"]), store.put([entry("b", "four")])),
@@ -46,7 +46,7 @@ def test_changes_may_arrive_in_any_order_and_twice(
 def test_a_late_change_has_nothing_left_to_do(
     store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     late = store.put([entry("c", "four")])
     live.apply(store.put([entry("a", "five"), entry("d", "six")]))
     assert (live.sequence, len(live)) == (2, 3)
@@ -62,7 +62,7 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
     monkeypatch: pytest.MonkeyPatch,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("stays", "one"), entry("goes", "two")]))
     catch_up = index.vectors.live_index._catch_up
 
@@ -76,13 +76,13 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
     monkeypatch.setattr(index.vectors.live_index, "_catch_up", catch_up_and_change)
     live.rebuild()
     assert_equals_store(live, store)
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(LiveIndex(store, root), store)
 
 
 def test_nothing_changes_the_index_while_it_is_written(
     store: DocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("a", "one")]))
     write, late = faiss.write_index, list[threading.Thread]()
 
@@ -104,7 +104,7 @@ def test_nothing_changes_the_index_while_it_is_written(
 def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
     store: DocumentStore, root: Path, entry: MakeEntry, vectors: MakeVectors
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("a", "one")]))
     # What publish and rebuild hold, from the first byte to the last.
     with live._publishing, live._updates, live._live.index._lock.reading():
@@ -123,7 +123,7 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     fill: Fill,
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     monkeypatch.setattr(index.vectors.live_index, "ADD_CHUNK", 10)
     fill(store, vectors(35, seed=1))
     with store._connections.writing() as connection:
@@ -145,7 +145,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert_equals_store: Check,
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two"), entry("c", "three")]))
     live.publish()
     store.put([entry("a", "four"), entry("d", "five")])
@@ -153,7 +153,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     store.close()
     caplog.clear()
     store = open_store()
-    again = open_live_index(store, root)
+    again = LiveIndex(store, root)
     assert_equals_store(again, store)
     assert again.generation == live.generation == 2
     assert caplog.records == []
@@ -168,20 +168,20 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     name: str,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry(f"{number}", f"text {number}") for number in range(30)]))
     live.publish()
     store.delete(["3"])
     (root / name).unlink()
     caplog.clear()
     caplog.set_level(logging.INFO)
-    again = open_live_index(store, root)
+    again = LiveIndex(store, root)
     assert "building the index from the document store" in caplog.text
     assert str(root) in caplog.text
     assert_equals_store(again, store)
     assert read_manifest(root).generation == again.generation == 3
     caplog.clear()
-    assert_equals_store(open_live_index(store, root), store)
+    assert_equals_store(LiveIndex(store, root), store)
     assert caplog.records == []
 
 
@@ -189,24 +189,24 @@ def test_snapshots_of_another_store_are_not_used(
     open_store: OpenStore, tmp_path: Path, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     store = open_store()
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     live.apply(store.put([entry("a", "one")]))
     live.apply(store.put([entry("b", "two"), entry("c", "three")]))
     live.publish()
     behind = open_store(tmp_path / "behind.sqlite3")
     behind.put([entry("z", "other")])
     shutil.copytree(root, tmp_path / "behind")
-    assert_equals_store(open_live_index(behind, tmp_path / "behind"), behind)
+    assert_equals_store(LiveIndex(behind, tmp_path / "behind"), behind)
     level = open_store(tmp_path / "level.sqlite3")
     level.put([entry("y", "other")])
     level.put([entry("x", "another")])
     shutil.copytree(root, tmp_path / "level")
-    assert_equals_store(open_live_index(level, tmp_path / "level"), level)
+    assert_equals_store(LiveIndex(level, tmp_path / "level"), level)
     other = open_store(tmp_path / "other.sqlite3", fingerprint="b" * 64)
     other.put([entry("a", "one")])
     other.put([entry("b", "two"), entry("c", "three")])
     shutil.copytree(root, tmp_path / "other")
-    opened = open_live_index(other, tmp_path / "other")
+    opened = LiveIndex(other, tmp_path / "other")
     assert_equals_store(opened, other)
     read_current_snapshot(tmp_path / "other", "int8", "b" * 64)
 
@@ -220,7 +220,7 @@ def test_a_snapshot_that_cannot_be_published_is_only_logged(
 ) -> None:
     store.put([entry("a")])
     root.write_text("a file where the directory should be")
-    live = open_live_index(store, root)
+    live = LiveIndex(store, root)
     assert "the index is complete in memory only" in caplog.text
     assert live.generation == 0
     assert_equals_store(live, store)
@@ -232,7 +232,7 @@ def test_reading_only_publishes_nothing_and_can_follow(
     writer = open_store()
     writer.put([entry("a", "one")])
     store = open_store(read_only=True)
-    live = open_live_index(store, root, read_only=True)
+    live = LiveIndex(store, root, read_only=True)
     assert_equals_store(live, store)
     writer.put([entry("b", "two")])
     live.catch_up()

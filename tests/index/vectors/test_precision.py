@@ -9,7 +9,7 @@ import pytest
 from encoder.arrays import Float32, Int64
 from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import train_faiss_index
-from index.vectors.live_index import open_live_index
+from index.vectors.live_index import LiveIndex
 from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import current_precision, index_file, read_manifest
 from index.vectors.vector_index import Precision
@@ -38,7 +38,7 @@ def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> DocumentSt
 def test_a_snapshot_has_the_bytes_of_its_precision(
     store: DocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
-    live = open_live_index(store, root, precision=precision)
+    live = LiveIndex(store, root, precision=precision)
     assert live.nlist == 8
     assert live.exact == (precision == "fp32")
     size = index_file(root, 1).stat().st_size
@@ -46,7 +46,7 @@ def test_a_snapshot_has_the_bytes_of_its_precision(
     assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
     caplog.set_level(logging.INFO)
     for given in (None, precision):
-        again = open_live_index(store, root, precision=given)
+        again = LiveIndex(store, root, precision=given)
         assert (again.generation, again.exact) == (1, live.exact)
     assert caplog.records == []
 
@@ -61,8 +61,8 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     after: Precision,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    open_live_index(store, root, precision=before)
-    again = open_live_index(store, root, precision=after)
+    LiveIndex(store, root, precision=before)
+    again = LiveIndex(store, root, precision=after)
     assert f"holds vectors in {before}, not in {after}" in caplog.text
     assert again.generation == read_manifest(root).generation == 2
     assert current_precision(root) == after
@@ -75,17 +75,17 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
 
 def test_a_new_store_gets_the_default_precision(store: DocumentStore, root: Path) -> None:
     assert current_precision(root) is None
-    assert not open_live_index(store, root).exact
+    assert not LiveIndex(store, root).exact
     assert current_precision(root) == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_few_vectors_are_exact(store: DocumentStore, root: Path, precision: Precision) -> None:
     store.delete([f"d{number}" for number in range(500)])
-    live = open_live_index(store, root, precision=precision)
+    live = LiveIndex(store, root, precision=precision)
     assert (live.nlist, live.exact) == (1, True)
     assert current_precision(root) == precision
-    assert open_live_index(store, root).generation == 1
+    assert LiveIndex(store, root).generation == 1
 
 
 def test_recall_counts_neighbours_by_their_exact_cosines(vectors: MakeVectors) -> None:

@@ -12,7 +12,7 @@ from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import LiveIndex
 from index.vectors.snapshot import index_file
 from tests.kit.index_fixtures import (
     DIMENSION,
@@ -37,7 +37,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("grown")
     about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
     with closing(DocumentStore(folder / "store.sqlite3", **about)) as store:
-        open_live_index(store, folder / "snapshots", precision="fp32")
+        LiveIndex(store, folder / "snapshots", precision="fp32")
         fill_store(store, unit_vectors(ONE_LIST_BELOW, seed=1))
     return folder
 
@@ -47,7 +47,7 @@ def live(grown: Path, tmp_path: Path, root: Path, request: pytest.FixtureRequest
     """An index of one list, which finds all neighbours, of more vectors than suit it."""
     shutil.copytree(grown, tmp_path, dirs_exist_ok=True)
     store = request.getfixturevalue("store")  # of the copied file
-    return open_live_index(store, root, precision="fp32")
+    return LiveIndex(store, root, precision="fp32")
 
 
 def test_the_lists_are_really_in_use(
@@ -132,7 +132,7 @@ def test_one_that_cannot_be_published_is_not_taken(live: LiveIndex, root: Path) 
 
 def test_reading_only_trains_nothing(open_store: OpenStore, root: Path) -> None:
     open_store()
-    live = open_live_index(open_store(read_only=True), root, read_only=True)
+    live = LiveIndex(open_store(read_only=True), root, read_only=True)
     with pytest.raises(StoreError, match="opened for reading only"):
         live.retrain(0.5)
 
@@ -156,7 +156,7 @@ def test_a_restart_knows_nprobe_and_training(
     assert live.unpublished() == 80
     live.publish()
     assert live.unpublished() == 0
-    again = open_live_index(store, root)
+    again = LiveIndex(store, root)
     assert (again.nprobe, again.training) == (live.nprobe, Training(1, ONE_LIST_BELOW))
     assert again.nprobe > nprobe_bounds(128)[0]
     drift = again.measure_drift()

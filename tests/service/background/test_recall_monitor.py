@@ -15,7 +15,7 @@ from index.search.records import SearchOptions
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import LiveIndex
 from service.documents.logic import index_documents
 from service.encode import RequestText
 from service.engine import Engine
@@ -36,7 +36,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     store.put(
         [EncodedDocument(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)]
     )
-    yield open_live_index(store, folder / "snapshots", precision="fp32")
+    yield LiveIndex(store, folder / "snapshots", precision="fp32")
     store.close()
 
 
