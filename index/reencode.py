@@ -95,7 +95,7 @@ def reencode_documents(
     content = data / REENCODING
     shutil.rmtree(data / _DISCARDED, ignore_errors=True)
     (content / SHADOW_TEST_FILE).unlink(missing_ok=True)
-    with closing(_open(data)) as old:
+    with closing(DocumentStore(data / STORE_FILE, read_only=True)) as old:
         encoder = _open_encoder(content, checkpoint, precision)
         made = Reencoded(data, content, encoder, progress)
         _follow(old, made)
@@ -116,7 +116,7 @@ def put_in_place(made: Reencoded) -> int:
     """
     try:
         with locked(made.data):
-            with closing(_open(made.data)) as old:
+            with closing(DocumentStore(made.data / STORE_FILE, read_only=True)) as old:
                 documents = _follow(old, made)
             (made.content / LOCK_FILE).unlink(missing_ok=True)
             swap_in(made.data, REENCODING)
@@ -143,14 +143,6 @@ def require_another(data: Path, checkpoint: Checkpoint) -> None:
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
             f"({checkpoint.fingerprint[:12]}) already: nothing to do"
         )
-
-
-def _open(data: Path) -> DocumentStore:
-    path = data / STORE_FILE
-    space = read_space(path)
-    return DocumentStore(
-        path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
-    )
 
 
 def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) -> Encoder:

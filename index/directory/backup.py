@@ -46,7 +46,7 @@ from index.errors import BackupError, StoreError
 from index.sqlite.connections import create_private, open_reader, translated_errors
 from index.store.checksums import find_damage
 from index.store.document_store import DocumentStore
-from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION, LOCK_FILE, read_space
+from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION, LOCK_FILE
 
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
 STATE_FILE = "state.sqlite3"  # of the service
@@ -309,10 +309,7 @@ def restore_backup(
             arriving.mkdir()
             _read_files(source, manifest, arriving)
             for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
-                space = read_space(store)
-                DocumentStore(
-                    store, fingerprint=space.fingerprint, dimension=space.dimension
-                ).close()
+                DocumentStore(store).close()
         swap_in(data)
     return manifest
 

@@ -73,8 +73,8 @@ class DocumentStore:
         self,
         path: Path,
         *,
-        fingerprint: str,
-        dimension: int,
+        fingerprint: str | None = None,
+        dimension: int = 0,
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
@@ -84,8 +84,9 @@ class DocumentStore:
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
-        With the URL of a PostgreSQL as `database`, the store is in that, and what follows it is
-        next to `path`.
+        Without `fingerprint` and `dimension` its vectors are those of any checkpoint, and it must
+        exist. With the URL of a PostgreSQL as `database`, the store is in that, and what follows it
+        is next to `path`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. With `words_in_background`
@@ -97,11 +98,9 @@ class DocumentStore:
             StoreError: the file is missing, damaged, not a store, or of another format.
         """
         self.path = path
-        self.fingerprint = fingerprint
-        self.dimension = dimension
-        self._connections = open_truth(
-            path, database, VectorSpace(fingerprint, dimension), read_only=read_only
-        )
+        wanted = None if fingerprint is None else VectorSpace(fingerprint, dimension)
+        self._connections, found = open_truth(path, database, wanted, read_only=read_only)
+        self.fingerprint, self.dimension = found.fingerprint, found.dimension
         self.name = self._connections.name
         self.common_text = CommonTexts(self._connections)
         truth = (self._connections, path, self.common_text)

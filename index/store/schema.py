@@ -1,7 +1,6 @@
 """The tables of the store: how they are created, and how a file is recognised as a store."""
 
 import secrets
-from contextlib import closing
 from pathlib import Path
 
 from encoder.checkpoint import VectorSpace
@@ -88,17 +87,22 @@ LOCK_FILE = "lock"
 
 def open_truth(
     path: Path, database: str | None, space: VectorSpace | None, *, read_only: bool
-) -> Connections:
+) -> tuple[Connections, VectorSpace]:
     """Open a store: the file at `path`, or the schema of its collection in a PostgreSQL.
 
-    It is created if it is missing, with the space of its vectors, unless `read_only`. A kill leaves
-    no half of it, so an empty file is known to be a damaged store, not a new one.
+    It is created if it is missing, unless `read_only`; without the space of its vectors it must
+    exist. A kill leaves no half of it, so an empty file is known to be a damaged store.
+
+    Returns:
+        Its connections, and the space of its vectors.
 
     Raises:
         FingerprintMismatchError: the vectors in it are of another checkpoint.
         StoreError: it is missing or damaged, cannot be read or written, is not a store of this
             format or of another dimension, or there is the log of a file that is missing.
     """
+    if space is None and database is None and not path.is_file():
+        raise StoreError(f"{path}: there is no document store here")
     first = ("", 0) if space is None else (space.fingerprint, space.dimension)
     values = (*first, utc_now(), secrets.token_hex(16))
     opened: Connections
@@ -127,7 +131,7 @@ def open_truth(
     except BaseException:
         opened.close()
         raise
-    return opened
+    return opened, found
 
 
 def open_postgresql(
@@ -189,13 +193,9 @@ def read_space(path: Path, database: str | None = None) -> VectorSpace:
     Raises:
         StoreError: it is missing, damaged, not a store or of another format.
     """
-    if database is None and not path.is_file():
-        raise StoreError(f"{path}: there is no document store here")
-    with (
-        closing(open_truth(path, database, None, read_only=True)) as opened,
-        opened.reading() as connection,
-    ):
-        return read_vector_space(connection, opened.name)
+    opened, space = open_truth(path, database, None, read_only=True)
+    opened.close()
+    return space
 
 
 def collection_name(data: Path) -> str:

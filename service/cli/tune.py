@@ -43,7 +43,7 @@ from index.search.score import (
 from index.sqlite.connections import utc_now
 from index.store.document_store import DocumentStore
 from service.cli.checks import OptionError, check_output_folder
-from service.cli.opening import check_data_directory, encode_query, load, opened, space_of
+from service.cli.opening import check_data_directory, encode_query, load, opened
 from service.cli.options import DataArgument, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 from service.encode import find_stored
@@ -93,14 +93,7 @@ def keys_of_texts(data: Path, store: DocumentStore, content_hashes: Sequence[byt
 def open_store(data: Path) -> DocumentStore:
     """Open the store of a data directory for reading, whatever made its vectors."""
     settle(data)
-    space = space_of(data)
-    return DocumentStore(
-        data / STORE_FILE,
-        fingerprint=space.fingerprint,
-        dimension=space.dimension,
-        read_only=True,
-        database=Settings().database,
-    )
+    return DocumentStore(data / STORE_FILE, read_only=True, database=Settings().database)
 
 
 def check_enough(data: Path, least: int, option: str, *, compared: bool = False) -> None:
