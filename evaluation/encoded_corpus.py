@@ -44,7 +44,7 @@ from evaluation.block_archive import (
     read_block_archive,
     read_key,
 )
-from index.build import group, report_skipped
+from index.build import group
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document, SkippedInput
 from index.embed import EmbeddedCorpus
@@ -225,18 +225,16 @@ def _encode(corpus: Path, directory: Path, source: _Source, progress: Progress) 
     ids: list[str] = []
     rows: list[int] = []
     skipped = 0
-    for batch in group(report_skipped(read_corpus(corpus), progress)):
-        documents = [item for item in batch if isinstance(item, Document)]
+    for documents, lost in group(read_corpus(corpus), progress):
         hashes = [document.content_hash.hex() for document in documents]
         new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}
-        progress.advanced(len(batch) - len(new))
+        progress.advanced(lost + len(documents) - len(new))
         archive.add(new, progress)
         for document, text_hash in zip(documents, hashes, strict=True):
             if text_hash in archive.row_of:
                 ids.append(document.id)
                 rows.append(archive.row_of[text_hash])
-        skipped += len(batch) - len(documents)
-        skipped += sum(text_hash not in archive.row_of for text_hash in hashes)
+        skipped += lost + sum(text_hash not in archive.row_of for text_hash in hashes)
     if not ids:
         raise CorpusError(f"{corpus}: has no document that can be read")
     write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "skipped": skipped}))

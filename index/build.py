@@ -180,39 +180,34 @@ def read_batches(
     moves: Moves | None = None,
 ) -> Iterator[Batch]:
     """Take a corpus in batches, and update those documents of which the store has the text."""
-    for items in group(report_skipped(corpus, progress)):
-        documents = [item for item in items if isinstance(item, Document)]
-        skipped = sum(isinstance(item, SkippedInput) and item.lost for item in items)
+    for documents, skipped in group(corpus, progress):
         new = update_unchanged(documents, store)
         new = moves.take(new) if moves else new
         progress.advanced(len(documents) + skipped - len(new))
         yield Batch(new, len(documents) - len(new), skipped)
 
 
-def report_skipped(
+def group(
     items: Iterable[Document | SkippedInput], progress: Progress
-) -> Iterator[Document | SkippedInput]:
-    """Pass the items of a corpus on, reporting each that is skipped."""
+) -> Iterator[tuple[list[Document], int]]:
+    """Group the documents of a corpus into batches that one commit takes; report what is skipped.
+
+    Yields:
+        Documents, and how many pieces of input among them were lost.
+    """
+    documents, characters, lost = list[Document](), 0, 0
     for item in items:
         if isinstance(item, SkippedInput):
             progress.skipped(item)
-        yield item
-
-
-def group(
-    items: Iterable[Document | SkippedInput],
-) -> Iterator[list[Document | SkippedInput]]:
-    """Group the items of a corpus into batches that one commit takes."""
-    batch: list[Document | SkippedInput] = []
-    characters = 0
-    for item in items:
-        batch.append(item)
-        characters += len(item.text) if isinstance(item, Document) else 0
-        if characters >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+            lost += item.lost
+        else:
+            documents.append(item)
+            characters += len(item.text)
+        if characters >= BATCH_CHARACTERS or len(documents) + lost >= BATCH_DOCUMENTS:
+            yield documents, lost
+            documents, characters, lost = [], 0, 0
+    if documents or lost:
+        yield documents, lost
 
 
 def encode_here(encoder: Encoder) -> BatchEncoder:
@@ -224,12 +219,6 @@ def encode_here(encoder: Encoder) -> BatchEncoder:
     def encode(
         batches: Iterable[Batch], progress: Progress
     ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
-        for batch in batches:
-            yield batch, encode_documents(batch.new, encoder, progress)
-
-    def encode_ahead(
-        batches: Iterable[Batch], progress: Progress
-    ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def begin(batch: Batch) -> list[_Read]:
@@ -238,7 +227,12 @@ def encode_here(encoder: Encoder) -> BatchEncoder:
             for batch, tokenised in _one_ahead((batch, begin(batch)) for batch in batches):
                 yield batch, _encode(batch.new, tokenised, encoder, progress)
 
-    return encode_ahead if encoder.batch_tokens else encode
+    def encode_each(
+        batches: Iterable[Batch], progress: Progress
+    ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
+        return ((batch, encode_documents(batch.new, encoder, progress)) for batch in batches)
+
+    return encode if encoder.batch_tokens else encode_each
 
 
 def encode_documents(

@@ -9,9 +9,8 @@ from encoder.alignment.space import AlignedCorpus
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.encoder import Encoder
-from index.build import encode_documents, group, report_skipped
+from index.build import encode_documents, group
 from index.corpus.reader import count_documents, read_corpus
-from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 
@@ -46,10 +45,9 @@ def embed_corpus(corpus: Path, encoder: Encoder, progress: Progress) -> Embedded
     progress.started("encoding", count_documents(corpus))
     encoded = []
     skipped = 0
-    for batch in group(report_skipped(read_corpus(corpus), progress)):
-        documents = [item for item in batch if isinstance(item, Document)]
+    for documents, lost in group(read_corpus(corpus), progress):
         results = encode_documents(documents, encoder, progress)
-        skipped += len(batch) - len(results)
+        skipped += lost + len(documents) - len(results)
         encoded += [(r.document.id, r.vector, r.receipt) for r in results]
     if not encoded:
         raise CorpusError(f"{corpus}: holds no document that can be read")
