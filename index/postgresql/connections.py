@@ -12,15 +12,14 @@ ids come in the order of the changes, with any number of servers. A reading one 
 import hashlib
 import logging
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import cache
-from typing import Any
-from weakref import WeakValueDictionary
+from functools import cache, partial
+from typing import Any, cast
 
 import psycopg
 from psycopg.types.string import StrDumperUnknown, TextLoader
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
 from index.sqlite.connections import Space
@@ -105,11 +104,9 @@ class _StoredText(TextLoader):
 class _Connection:
     """A connection of psycopg with the calls of one of SQLite."""
 
-    def __init__(self, url: str, schema: str) -> None:
-        options = {**_TIMEOUTS, "options": _OPTIONS.format(schema), "autocommit": True}
-        self.raw = psycopg.connect(url, **options)
-        self.raw.adapters.register_dumper(str, _Text)
-        self.raw.adapters.register_loader("text", _StoredText)
+    def __init__(self, lent: PoolProxiedConnection) -> None:
+        self.lent = lent
+        self.raw = cast("psycopg.Connection[Any]", lent.dbapi_connection)
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         cursor = psycopg.RawCursor(self.raw)
@@ -121,25 +118,19 @@ class _Connection:
         return cursor
 
 
-class _Pool:
-    """The connections to a schema that are not in use; shared by all that use the schema."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.idle: list[_Connection] = []
-        self.users = 0
-
-
-_pools: WeakValueDictionary[tuple[str, str], _Pool] = WeakValueDictionary()
-_finding_pool = threading.Lock()
+def _connect(url: str, schema: str) -> Any:
+    options = {**_TIMEOUTS, "options": _OPTIONS.format(schema), "autocommit": True}
+    raw = psycopg.connect(url, **options)
+    raw.adapters.register_dumper(str, _Text)
+    raw.adapters.register_loader("text", _StoredText)
+    return raw
 
 
-def _pool_of(url: str, schema: str) -> _Pool:
-    with _finding_pool:
-        found = _pools.setdefault((url, schema), _Pool())
-        with found.lock:
-            found.users += 1
-        return found
+@cache
+def _pool_of(url: str, schema: str) -> QueuePool:
+    """Return the connections to a schema, shared by all that use the schema."""
+    connect = partial(_connect, url, schema)
+    return QueuePool(connect, pool_size=_IDLE, max_overflow=-1, reset_on_return=None)
 
 
 class PostgreSQLConnections:
@@ -236,7 +227,7 @@ class PostgreSQLConnections:
 
         PostgreSQL lets the lock go with the connection: what waits takes over from what was killed.
         """
-        with self._named(), closing(_Connection(self._url, self._schema).raw) as connection:
+        with self._named(), closing(_connect(self._url, self._schema)) as connection:
             connection.execute(b"SET lock_timeout = 0; SET statement_timeout = 0")
             connection.execute(_LOCK_TASK, (task,))
             yield
@@ -247,11 +238,8 @@ class PostgreSQLConnections:
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
-        with self._pool.lock:
-            self._pool.users -= not self._closed
-            self._closed = True
-            while self._pool.idle and not self._pool.users:
-                self._pool.idle.pop().raw.close()
+        self._closed = True
+        self._pool.dispose()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[_Connection]:
@@ -269,34 +257,27 @@ class PostgreSQLConnections:
 
     def _begun(self, statement: str, values: Sequence[Any]) -> tuple[_Connection, Any]:
         """Execute a first statement, by a new connection where the pooled ones have ended."""
-        while (connection := self._pooled()) is not None:
+        for is_last in (False, True):
+            if self._closed:
+                raise StoreError(f"{self.name}: the store is closed")
+            connection = _Connection(self._pool.connect())
             try:
                 return connection, connection.execute(statement, values)
             except psycopg.OperationalError:
-                connection.raw.close()
+                connection.lent.invalidate()
+                self._pool.dispose()
+                if is_last:
+                    raise
             except BaseException:
                 self._give_back(connection)
                 raise
-        connection = _Connection(self._url, self._schema)
-        try:
-            return connection, connection.execute(statement, values)
-        except BaseException:
-            connection.raw.close()
-            raise
-
-    def _pooled(self) -> _Connection | None:
-        with self._pool.lock:
-            if self._closed:
-                raise StoreError(f"{self.name}: the store is closed")
-            return self._pool.idle.pop() if self._pool.idle else None
+        raise AssertionError
 
     def _give_back(self, connection: _Connection) -> None:
         idle = connection.raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-        with self._pool.lock:
-            if idle and self._pool.users and len(self._pool.idle) < _IDLE:
-                self._pool.idle.append(connection)
-            else:
-                connection.raw.close()
+        if self._closed or not idle:
+            connection.lent.invalidate()
+        connection.lent.close()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
