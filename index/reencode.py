@@ -26,10 +26,10 @@ from index.directory.data_directory import (
     holding,
     locked,
     open_data_directory,
+    remember_encoder,
     settle,
     swap_in,
 )
-from index.directory.encoder_name import remember_encoder
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress

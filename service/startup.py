@@ -8,7 +8,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
 from encoder.opening import find_encoder, open_encoder
-from index.directory.encoder_name import remembered_encoder
+from index.directory.data_directory import remembered_encoder
 from service.collections.logic import close_collections, open_collections, stop_collections
 from service.engine import Collections, Engine, installed_version
 from service.errors import SettingsError

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import logging
-import os
 import re
 import shutil
 import sqlite3
@@ -67,8 +66,6 @@ _BUFFER = 2**20
 MANIFEST_FILE = "manifest.json"
 SIGNATURE = "hmac_sha256"
 _SHORTEST_KEY = 16  # bytes
-_OWN = stat.S_IRUSR | stat.S_IWUSR
-_READ_AND_WRITE = 0o666
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +117,14 @@ def copy_data_directory(data: Path, target: Path) -> None:
     _copy_fitted(data, target)
     state = data / STATE_FILE
     if state.exists():
-        _create_file(target / STATE_FILE, state.stat().st_mode)
+        create_private(target / STATE_FILE, state.stat().st_mode)
         copy_database(state, target / STATE_FILE)
     for path in (data / DAMAGED_FILE, *data.glob("uploads/*")):
         name = path.relative_to(data).as_posix()
         if path.is_file() and _NAME.fullmatch(name):
             (target / name).parent.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):  # the upload of a job that has ended
-                _create_file(target / name, path.stat().st_mode)
+                create_private(target / name, path.stat().st_mode)
                 shutil.copyfile(path, target / name)
     for collection in stored_collections(data):
         copy = collection_path(target, collection)
@@ -444,7 +441,7 @@ def _read_files(source: Path, manifest: BackupManifest, folder: Path | None = No
                 found = _copied(file)
             else:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                _create_file(folder / name, mode)
+                create_private(folder / name, mode)
                 with (folder / name).open("wb") as copy:
                     found = _copied(file, copy)
             if found != manifest.files[name]:
@@ -494,12 +491,3 @@ def _copied(file: IO[bytes], copy: IO[bytes] | None = None) -> BackupFile:
         if copy is not None:
             copy.write(chunk)
     return BackupFile(size, digest.hexdigest())
-
-
-def _create_file(path: Path, mode: int) -> None:
-    """Create an empty file that no more may read than its source, before anything is in it.
-
-    Raises:
-        OSError: it cannot be created, or exists.
-    """
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & _READ_AND_WRITE | _OWN))

@@ -1,7 +1,7 @@
 """The data directory: the document store, its snapshots and the lock of the writing process.
 
 store.sqlite3   documents and vectors, the truth
-encoder.json    the name of the encoder of the vectors, see index/directory/encoder_name.py
+encoder.json    the name of the encoder of the vectors: later commands need none
 fusion.json     optional: how scores are combined here, see index/search/score.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
@@ -24,6 +24,7 @@ writing resumes a swap that a kill interrupted.
 .old/           the old content, until it is deleted
 """
 
+import json
 import logging
 import os
 import shutil
@@ -36,10 +37,9 @@ from typing import cast
 from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
-from encoder.atomic_files import replace_durably, sync
+from encoder.atomic_files import replace_durably, sync, write_atomically
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
-from index.directory.encoder_name import ENCODER_FILE
 from index.engine.local import LocalEngine
 from index.engine.port import Engine
 from index.errors import DataDirectoryInUseError, EngineError, StoreError
@@ -58,6 +58,7 @@ KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 CALIBRATION_FILE = "calibration.json"
+ENCODER_FILE = "encoder.json"
 FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
@@ -233,6 +234,24 @@ def with_share_of(
         space = read_space(store, database) if has_store(store, database) else None
         _, share = split_fingerprint("" if space is None else space.fingerprint)
     return with_reading_share(checkpoint, share)
+
+
+def remembered_encoder(path: Path) -> str | None:
+    """Return the name that a data directory remembers; None where it has none, or is damaged."""
+    try:
+        return str(json.loads((path / ENCODER_FILE).read_bytes())["encoder"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None  # the fingerprint of the vectors says whether another encoder fits
+
+
+def remember_encoder(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the name of an encoder into a data directory whose vectors it has made.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if remembered_encoder(path) != checkpoint.source:
+        write_atomically(path / ENCODER_FILE, json.dumps({"encoder": checkpoint.source}) + "\n")
 
 
 def _check_exists(path: Path, database: str | None) -> None:

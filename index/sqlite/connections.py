@@ -32,6 +32,7 @@ _read_any_text = methodcaller("decode", "utf-8", "replace")
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_READ_AND_WRITE = 0o666
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _log = logging.getLogger(__name__)
@@ -109,16 +110,18 @@ class DatabaseFormat:
             )
 
 
-def create_private(path: Path) -> None:
-    """Create an empty file that its owner alone may read and write, in place of any other.
+def create_private(path: Path, mode: int = _PRIVATE) -> None:
+    """Create an empty file in place of any other, which no more may use than `mode` says.
 
-    SQLite gives the mode of a database to the files that it makes for it.
+    Its owner may read and write it, by default alone. SQLite gives the mode of a database to the
+    files that it makes for it.
 
     Raises:
         OSError: it cannot be created.
     """
     path.unlink(missing_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
+    mode = mode & _READ_AND_WRITE | _PRIVATE
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
 
 
 class _Unshared(sqlite3.Connection):
@@ -429,30 +432,29 @@ def storage_error(path: Path, error: BaseException) -> StorageError | None:
     """Return the failure of the disk that an error, or a cause of it, reports; None if none."""
     cause: BaseException | None = error
     while cause is not None:
-        found = _storage_error(path, cause)
-        if found is not None:
-            return found
+        if isinstance(cause, StorageError):
+            return cause
+        kind, reason = None, str(cause)
+        if isinstance(cause, OSError) and cause.errno in (_FULL | _FAILED):
+            kind = StorageFullError if cause.errno in _FULL else StorageError
+            reason = os.strerror(cause.errno or 0)
+        elif isinstance(cause, sqlite3.Error):
+            kind = _failure_of(path, getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK))
+        if kind is not None:
+            return kind(path, reason)
         cause = cause.__cause__
     return None
 
 
-def _storage_error(path: Path, error: BaseException) -> StorageError | None:
-    if isinstance(error, StorageError):
-        return error
-    if isinstance(error, OSError) and error.errno in (_FULL | _FAILED):
-        kind = StorageFullError if error.errno in _FULL else StorageError
-        return kind(path, os.strerror(error.errno or 0))
-    code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
-    if code is None or code == sqlite3.SQLITE_IOERR_SHORT_READ:  # cut off
-        return None
-    if code == sqlite3.SQLITE_CANTOPEN and not path.is_file():
-        return None
+def _failure_of(path: Path, code: int) -> type[StorageError] | None:
+    cut_off = code == sqlite3.SQLITE_IOERR_SHORT_READ
+    missing = code == sqlite3.SQLITE_CANTOPEN and not path.is_file()
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
-        return StorageFullError(path, str(error))
-    if code & _PRIMARY in _FAILED_CODES:
-        # SQLite says of some writes only that they failed.
-        return (StorageFullError if is_full(path) else StorageError)(path, str(error))
-    return None
+        return StorageFullError
+    if cut_off or missing or code & _PRIMARY not in _FAILED_CODES:
+        return None
+    # SQLite says of some writes only that they failed.
+    return StorageFullError if is_full(path) else StorageError
 
 
 def is_full(path: Path) -> bool:

@@ -20,7 +20,7 @@ from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
     load_reranker_checkpoint,
 )
-from index.directory.encoder_name import remembered_encoder
+from index.directory.data_directory import remembered_encoder
 from index.errors import CorpusError
 
 T = TypeVar("T")

@@ -20,10 +20,10 @@ from index.directory.data_directory import (
     DataDirectory,
     locked,
     open_data_directory,
+    remember_encoder,
     swap_is_pending,
     with_share_of,
 )
-from index.directory.encoder_name import remember_encoder
 from index.document import Document
 from index.engine.query import EncodedQuery
 from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError

@@ -21,8 +21,7 @@ from index.directory.collections import (
 from index.directory.collections import (
     remove_collection as remove_folder,
 )
-from index.directory.data_directory import open_data_directory, with_share_of
-from index.directory.encoder_name import remember_encoder
+from index.directory.data_directory import open_data_directory, remember_encoder, with_share_of
 from index.errors import (
     DataDirectoryInUseError,
     IndexingError,
