@@ -20,10 +20,11 @@ from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
-from index.engine.qdrant.filters import condition_of, payload_values
+from index.engine.qdrant.filters import condition_of, condition_of_ids, payload_values
 from index.engine.qdrant.generation import MANIFEST
 from index.engine.query import EncodedQuery
 from index.errors import EngineError
+from index.id_set import IdSet
 from index.search.records import AlignmentOptions, Bounds, Hit, Mode, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import DocumentStore
@@ -375,6 +376,17 @@ def test_filters_mean_the_same(
     request = models.QueryRequest(query=[1.0], using="document", filter=chosen, limit=9)
     found = {point.id for point in core.query_batch_points("c", [request])[0].points}
     assert found == {n for n, metadata in enumerate(documents, 1) if matches(where, metadata)}
+
+
+@pytest.mark.parametrize(("inverted", "expected"), [(False, {1, 3}), (True, {2})])
+def test_ids_mean_the_same(core: QdrantClient, inverted: bool, expected: set[int]) -> None:
+    """Also the first and the last."""
+    points = [models.PointStruct(id=n, vector={"document": [1.0]}) for n in (1, 2, 3)]
+    core.upsert("c", points, wait=True, update_filter=models.Filter(must=[]))
+    chosen = models.Filter(must=[condition_of_ids(IdSet(4, np.array([1, 3]), inverted))])
+    request = models.QueryRequest(query=[1.0], using="document", filter=chosen, limit=9)
+    found = core.query_batch_points("c", [request])[0].points
+    assert {point.id for point in found} == expected
 
 
 @pytest.fixture

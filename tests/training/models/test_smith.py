@@ -95,6 +95,14 @@ def test_averages_attend_to_tokens() -> None:
     assert torch.allclose(model(ids, mask), torch.stack(expected), atol=1e-5)
 
 
+def test_groups_of_padding_change_nothing() -> None:
+    model = small(**POOLED, pooled_layers=2).block_encoder
+    ids = torch.randint(1, 50, (1, 3))
+    alone = model(ids, torch.ones_like(ids))
+    padded = model(F.pad(ids, (0, 5)), F.pad(torch.ones_like(ids), (0, 5)))
+    assert torch.allclose(padded, alone, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
