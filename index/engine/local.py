@@ -15,9 +15,9 @@ from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from index.store.records import Change
 from index.vectors.live_index import LiveIndex
 
 _TERMS = 8  # of a document that are explained
@@ -48,7 +48,7 @@ class LocalEngine:
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         return self.index.exact
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Changes) -> None:
         """Bring the index to a change; the store has brought its followers there."""
         self.index.apply(change)
 

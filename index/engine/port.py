@@ -15,8 +15,8 @@ from index.engine.query import EncodedQuery, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
+from index.store.change_log import Changes
 from index.store.filters import Filter
-from index.store.records import Change
 
 VECTOR, WORDS, BLOCKS = "vector", "lexical", "alignment"  # the channels of the rule
 
@@ -114,7 +114,7 @@ class Engine(Protocol):
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         ...
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Changes) -> None:
         """Bring the engine to `change` or beyond; at return searches find what it added."""
         ...
 

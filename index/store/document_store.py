@@ -4,11 +4,10 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
-
-import numpy as np
 
 import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
@@ -30,7 +29,6 @@ from index.sqlite.connections import Space, document_id_list, vector_id_list
 from index.store.change_log import ChangeLog, Changes, read_changes
 from index.store.filters import Filter, Scalar, Selections
 from index.store.records import (
-    Change,
     DocumentSummary,
     EncodedDocument,
     Facet,
@@ -155,7 +153,7 @@ class DocumentStore:
         """The failure of the disk that opening the store or the last write met."""
         return self._connections.failure
 
-    def put(self, entries: Sequence[EncodedDocument]) -> Change:
+    def put(self, entries: Sequence[EncodedDocument]) -> Changes:
         """Insert or replace documents in one transaction that is durable at return.
 
         A document of unchanged text keeps its vector id and its vector; of it only title and
@@ -187,13 +185,14 @@ class DocumentStore:
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
             sql.insert_documents(connection, changed, hashes, added, sequence)
+        changes = Changes(sequence, sorted([*revised, *added]), replaced)
         if advance:
-            follow_all(self.followers, Changes(sequence, sorted([*revised, *added]), replaced))
+            follow_all(self.followers, changes)
         if self._follow_common_text():
-            sequence = self.sequence
-        return Change(sequence, _int64(added), _int64(replaced))
+            changes = replace(changes, sequence=self.sequence)
+        return changes
 
-    def delete(self, document_ids: Sequence[str]) -> Change:
+    def delete(self, document_ids: Sequence[str]) -> Changes:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.
 
         Raises:
@@ -204,9 +203,10 @@ class DocumentStore:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
+        changes = Changes(sequence, [], removed)
         if removed:
-            follow_all(self.followers, Changes(sequence, [], removed))
-        return Change(sequence, _int64([]), _int64(removed))
+            follow_all(self.followers, changes)
+        return changes
 
     def get(self, vector_ids: Sequence[int]) -> dict[int, DocumentSummary]:
         """Return what an answer shows of these vector ids, without the texts, which are long.
@@ -461,7 +461,3 @@ class DocumentStore:
         except StoreError as error:
             _log.warning("the common text does not follow the store: %s", error)
             return False
-
-
-def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:
-    return np.array(values, dtype=np.int64).reshape(-1)

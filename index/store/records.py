@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.sqlite.block_vectors import BlockVectors
@@ -68,18 +68,3 @@ class DocumentSummary:
     id: str
     title: str
     metadata: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an index must do to reach `sequence`.
-
-    Attributes:
-        sequence: of the store, after it.
-        added: vector ids Int64[N].
-        removed: vector ids Int64[M].
-    """
-
-    sequence: int
-    added: Int64
-    removed: Int64

@@ -15,8 +15,8 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
-from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import (
     SAMPLE_PER_LIST,
@@ -324,7 +324,7 @@ class LiveIndex:
         """Count the vectors that a restart would add or remove after loading the snapshot."""
         return sum(self._store.log.count_since(self._live.published))
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Changes) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added."""
         if change.sequence > self.sequence:
             self.catch_up()

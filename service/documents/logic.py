@@ -14,7 +14,8 @@ from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.id_set import IdSet
 from index.near_duplicates.families import Member
-from index.store.records import Change, EncodedDocument, Facet, ListedDocument, StoredDocument
+from index.store.change_log import Changes
+from index.store.records import EncodedDocument, Facet, ListedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
@@ -188,11 +189,11 @@ def delete_document(collection: Collection, document_id: str) -> None:
     collection.feedback.forget([document_id])
     change = collection.data.store.delete([document_id])
     _apply(collection, change)
-    if not len(change.removed):
+    if not change.removed:
         raise DocumentNotFoundError(document_id)
 
 
-def _apply(collection: Collection, change: Change) -> None:
+def _apply(collection: Collection, change: Changes) -> None:
     """Apply a change of the store, which is durable by now, to the index.
 
     It is retried: otherwise documents would be stored and not found. If every attempt fails, the

@@ -84,7 +84,7 @@ def test_a_vector_of_later_is_in_no_selection(store: DocumentStore, entry: MakeE
     store.put([entry("a", year=2020), entry("b", year=2021)])
     selection = store.select(filters.Not(filters.OneOf("/year", (2020,))))
     change = store.put([entry("c", "new", year=2020)])
-    assert selection.contains(np.array([1, 2, *change.added])).tolist() == [False, True, False]
+    assert selection.contains(np.array([1, 2, *change.changed])).tolist() == [False, True, False]
 
 
 def test_an_empty_store_selects_nothing(store: DocumentStore) -> None:

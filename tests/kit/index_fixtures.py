@@ -13,8 +13,9 @@ from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
-from index.store.records import Change, EncodedDocument
+from index.store.records import EncodedDocument
 from index.vectors.live_index import LiveIndex
 
 FINGERPRINT = "a" * 64
@@ -25,7 +26,7 @@ MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., DocumentStore]
 MakeVectors = Callable[..., Float32]
 Check = Callable[[LiveIndex, DocumentStore], None]
-Fill = Callable[[DocumentStore, Float32], Change]
+Fill = Callable[[DocumentStore, Float32], Changes]
 
 
 def unit_vectors(count: int, *, seed: int, dimension: int = DIMENSION) -> Float32:
@@ -92,7 +93,7 @@ def assert_equals_store() -> Callable[[LiveIndex, DocumentStore], None]:
     return check
 
 
-def fill_store(store: DocumentStore, vectors: Float32) -> Change:
+def fill_store(store: DocumentStore, vectors: Float32) -> Changes:
     """Put one document for each vector, with the ids d0, d1, and so on."""
     receipt = Receipt(1, 1, 1, 0, 1)
     return store.put(
@@ -104,7 +105,7 @@ def fill_store(store: DocumentStore, vectors: Float32) -> Change:
 
 
 @pytest.fixture
-def fill() -> Callable[[DocumentStore, Float32], Change]:
+def fill() -> Callable[[DocumentStore, Float32], Changes]:
     """Put one document for each vector, with the ids d0, d1, and so on."""
     return fill_store
 

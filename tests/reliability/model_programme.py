@@ -125,7 +125,7 @@ class ModelCheck:
         version = self._next_version
         self._next_version += 1
         change = self._data.store.put([entry_of(name, version) for name in names])
-        require_equal(len(change.added), len(names), "added")
+        require_equal(len(change.changed), len(names), "added")
         require_equal(len(change.removed), len(set(names) & set(self._versions)), "replaced")
         self._data.index.apply(change)
         for name in names:
@@ -134,7 +134,7 @@ class ModelCheck:
     def _put_again(self) -> None:
         names = self._present()
         change = self._data.store.put([entry_of(name, self._versions[name]) for name in names])
-        require_equal((len(change.added), len(change.removed)), (0, 0), "changes by the same text")
+        require_equal((change.changed, change.removed), ([], []), "changes by the same text")
         self._data.index.apply(change)
 
     def _delete(self, names: list[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory
-from index.store.records import Change
+from index.store.change_log import Changes
 from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.recall import share_found
 from index.vectors.vector_index import SearchResult
@@ -73,25 +73,25 @@ class History:
         self._complete_to = 0
         self._grown = threading.Condition()
 
-    def record(self, change: Change, vectors: Float32) -> None:
+    def record(self, change: Changes, vectors: Float32) -> None:
         """Record a change with the vectors Float32[N, DIMENSION] that it added.
 
         One that changed nothing has the sequence of a change that is perhaps not recorded yet.
         """
-        if not len(change.added) and not len(change.removed):
+        if not change.changed and not change.removed:
             return
         with self._grown:
-            self._vectors[change.added] = vectors
-            self._added[change.added] = change.sequence
+            self._vectors[change.changed] = vectors
+            self._added[change.changed] = change.sequence
             self._removed[change.removed] = change.sequence
-            self._highest = max(self._highest, int(change.added.max(initial=0)))
+            self._highest = max([self._highest, *change.changed])
             self._known.add(change.sequence)
             while self._complete_to + 1 in self._known:
                 self._complete_to += 1
                 self._known.remove(self._complete_to)
             self._grown.notify_all()
 
-    def begin(self, change: Change, vectors: Float32) -> None:
+    def begin(self, change: Changes, vectors: Float32) -> None:
         """Record the first contents, which several changes have put."""
         self._complete_to = change.sequence - 1
         self.record(change, vectors)
@@ -121,7 +121,7 @@ class SwapCheck:
         names = [f"d{number}" for number in range(ONE_LIST_BELOW + 200)]
         fill(data, names)
         sequence, ids = data.store.log.added_after(0)
-        self._history.begin(Change(sequence, ids, ids[:0]), data.store.vectors(ids)[1])
+        self._history.begin(Changes(sequence, ids.tolist(), []), data.store.vectors(ids)[1])
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()

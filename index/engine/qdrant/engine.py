@@ -31,9 +31,9 @@ from index.engine.qdrant.search import QdrantSearch
 from index.engine.query import EncodedQuery, Seconds
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from index.store.records import Change
 
 MAX_DRIFT = 0.2  # share of the documents that may change before words are weighed again
 _OLDEST = (1, 16)  # writes on a condition
@@ -95,7 +95,7 @@ class QdrantEngine:
         """The number of the generation; 0 for none."""
         return 0 if self._generation is None else self._generation.number
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Changes) -> None:
         """Bring the engine to `change` or beyond; at return searches find what it added."""
         if change.sequence > self.position:
             with self._lock:

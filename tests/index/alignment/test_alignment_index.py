@@ -51,7 +51,7 @@ def store(open_store: OpenStore) -> DocumentStore:
 
 
 def fill(store: DocumentStore, make: MakeEntry, count: int) -> list[int]:
-    return store.put([make(f"d{n}", n) for n in range(count)]).added.tolist()
+    return store.put([make(f"d{n}", n) for n in range(count)]).changed
 
 
 def read(store: DocumentStore, vector_ids: list[int]) -> dict[int, AlignedBlocks]:
@@ -138,7 +138,7 @@ def test_a_refit_is_used_when_it_ends(store: DocumentStore, with_blocks: MakeEnt
 
     store.alignment.refresh(QUIET, fit=True, stop=stop_later)
     assert calls == 3
-    (late,) = store.put([with_blocks("late", 999)]).added.tolist()  # between the two passes
+    (late,) = store.put([with_blocks("late", 999)]).changed  # between the two passes
     assert late in read(store, [late])
     store.alignment.refresh(QUIET, fit=False)  # continues
     assert len(space_of(store).background)

@@ -231,7 +231,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
     store.alignment.start_with(neutral_space(DIMENSION))
     paragraphs = [[n % 7, 20 + n % 11, 50 + n % 13] for n in range(110)]
     entries = [entry_of(str(n), some, blocks=n > 0) for n, some in enumerate(paragraphs)]
-    ids = store.put(entries).added.tolist()
+    ids = store.put(entries).changed
     rule = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.1)
     found = measure_store(store, rule, SilentProgress(), seed=2)
     measured = found.kinds

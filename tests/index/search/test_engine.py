@@ -17,9 +17,9 @@ from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.records import Mode, SearchOptions
+from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from index.store.records import Change
 from tests.index.search.plane import MODES, answer, direction, names, put
 
 QUERY = EncodedQuery("zinc", direction(0))
@@ -53,7 +53,7 @@ class ExactEngine:
     generation: int = 0
     failure: IndexingError | None = None
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Changes) -> None:
         self.position = change.sequence
 
     def catch_up(self) -> None:

@@ -26,8 +26,8 @@ def find_blocks(count: int, seed: int = 1) -> BlockVectors:
 def test_block_vectors_come_back(store: DocumentStore, entry: MakeEntry) -> None:
     first, second = find_blocks(3), find_blocks(70, seed=2)
     change = store.put([replace(entry("a"), blocks=first), replace(entry("b", "x"), blocks=second)])
-    found = store.block_vectors([*change.added.tolist(), 99])
-    assert found.keys() == set(change.added.tolist())
+    found = store.block_vectors([*change.changed, 99])
+    assert found.keys() == set(change.changed)
     for kept, given in zip(found.values(), (first, second), strict=True):
         np.testing.assert_array_equal(kept.offsets, given.offsets)
         np.testing.assert_allclose(kept.vectors, given.vectors, atol=1e-3)
@@ -38,8 +38,8 @@ def test_block_vectors_come_back(store: DocumentStore, entry: MakeEntry) -> None
 
 
 def test_they_go_with_the_document(store: DocumentStore, entry: MakeEntry) -> None:
-    old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
-    new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()
+    old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).changed
+    new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).changed
     assert [len(blocks.offsets) for blocks in store.block_vectors(old + new).values()] == [5]
     store.delete(["a"])
     assert sql(store.path, "SELECT count(*) FROM block_vectors") == [(0,)]
@@ -49,9 +49,9 @@ def test_a_match_reads_no_block_vectors(store: DocumentStore, entry: MakeEntry) 
     """What answers and indexes read works in a store whose block vectors are gone or garbage."""
     change = store.put([replace(entry("a"), blocks=find_blocks(2))])
     sql(store.path, "ALTER TABLE block_vectors RENAME TO elsewhere")
-    assert store.get(change.added.tolist())[1].id == "a"
+    assert store.get(change.changed)[1].id == "a"
     assert store.find(["a"]).keys() == {"a"}
-    assert len(store.vectors(change.added)[0]) == 1
+    assert len(store.vectors(change.changed)[0]) == 1
     with pytest.raises(StoreError, match="block_vectors"):
         store.block_vectors([1])
 
