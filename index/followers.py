@@ -315,13 +315,9 @@ class Follower:
             raise StoreError(f"{self.path}: the store is closed")
         self._behind = True
         try:
-            if not self.path.exists():
-                if self._read_only:
-                    raise StoreError(f"{self.path}: is missing")
+            if not self._read_only and not self.path.exists():
                 self._delete()  # the log of a file that was deleted
-            self._file = self._opened()
-            if self._read_only and self._missing() is None:
-                raise StoreError(f"{self.path}: follows another state of the store")
+            return self._opened()
         except StorageError:
             raise
         except StoreError as error:
@@ -330,13 +326,14 @@ class Follower:
                 raise StoreError(f"{error}: what opens the store for writing makes it") from error
             _log.warning("%s; it is made again", error)
             self._delete()
-            self._file = self._opened()
-        return self._file
+            return self._opened()
 
     def _opened(self) -> SQLiteConnections:
-        file = SQLiteConnections(self.path, read_only=self._read_only, kind=self._kind)
+        self._file = SQLiteConnections(self.path, read_only=self._read_only, kind=self._kind)
         self._opened_as = _file_of(self.path)
-        return file
+        if self._read_only and self._missing() is None:
+            raise StoreError(f"{self.path}: follows another state of the store")
+        return self._file
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -1,18 +1,6 @@
 """The data directory: the document store, its snapshots and the lock of the writing process.
 
-store.sqlite3   documents and vectors, the truth
-encoder.json    the name of the encoder of the vectors: later commands need none
-fusion.json     optional: how scores are combined here, see index/search/score.py
-shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
-snapshots/      published generations of the index, a copy
-lexical/        the words, a follower: a file, and the segments that searches read
-families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
-blocks.sqlite3      what documents are aligned by, a follower
-skipped.jsonl   what the last `longmatch index` could not read, for the user
-folders.sqlite3 which documents are files of which folder, see index/corpus/folder_files.py
-map.json        the layout of the map, see service/map/logic.py
-damaged.jsonl   what could be read of documents that the doctor removed
-lock            held by the process that writes
+docs/operations.md says what is in it.
 
 `swap_in` replaces its content, all of it or nothing. A data directory may be a mount point, which
 cannot be replaced by a rename. So its entries are moved one by one, and the next opening for

@@ -41,7 +41,8 @@ class HeldOutQueries:
         if not len(self.ids):
             return
         found = compare_all(self.vectors, ids, vectors, NEIGHBOURS + 1)
-        both = np.concatenate([self._exact, self._best(found.ids, found.scores)], axis=1)
+        others = np.where(found.ids == self.ids[:, None], -np.inf, found.scores)
+        both = np.concatenate([self._exact, others], axis=1)
         self._exact = -np.sort(-both, axis=1)[:, :NEIGHBOURS]
 
     def recall(self, index: FaissIndex, nprobe: int) -> float:
@@ -54,12 +55,6 @@ class HeldOutQueries:
         first = np.argsort(kept == NO_VECTOR, axis=1, kind="stable")[:, :NEIGHBOURS]
         kept = np.take_along_axis(kept, first, axis=1)
         return share_found(exact_cosines(self.vectors, kept, self._read), self._exact)
-
-    def _best(self, ids: Int64, scores: Float32) -> Float32:
-        """Return the best scores Float32[Q, 10], without the queries themselves."""
-        scores = np.where(ids == self.ids[:, None], -np.inf, scores)
-        best: Float32 = -np.sort(-scores, axis=1)[:, :NEIGHBOURS]
-        return best
 
 
 def exact_cosines(queries: Float32, ids: Int64, read: ReadVectors) -> Float32:
