@@ -11,7 +11,7 @@ from index.id_set import IdSet, complement, intersection, union
 from index.store import filters
 from index.store.document_store import DocumentStore
 from index.store.filters import OneOf
-from tests.kit.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry
 
 END = 12
 EVERY_ID = np.arange(-2, END + 3)
@@ -96,12 +96,3 @@ def test_the_least_recently_used_selection_makes_room(
     everything = OneOf("/a", (0, 1, 2))
     monkeypatch.setattr(filters, "IDS_KEPT", 6)
     assert store.select(everything) is not store.select(everything)  # too large to be kept
-
-
-def test_a_reader_follows_the_writer(open_store: OpenStore, entry: MakeEntry) -> None:
-    writer = open_store()
-    reader = open_store(read_only=True)
-    writer.put([entry("x", a=1)])
-    assert reader.select(OneOf("/a", (1,))).ids.tolist() == [1]
-    writer.put([entry("x", a=2)])
-    assert reader.select(OneOf("/a", (1,))).ids.tolist() == []

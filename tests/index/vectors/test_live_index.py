@@ -43,18 +43,6 @@ def test_changes_may_arrive_in_any_order_and_twice(
     assert_equals_store(live, store)
 
 
-def test_a_late_change_has_nothing_left_to_do(
-    store: DocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
-) -> None:
-    live = LiveIndex(store, root)
-    late = store.put([entry("c", "four")])
-    live.apply(store.put([entry("a", "five"), entry("d", "six")]))
-    assert (live.sequence, len(live)) == (2, 3)
-    live.apply(late)
-    assert (live.sequence, len(live)) == (2, 3)
-    assert_equals_store(live, store)
-
-
 def test_a_change_during_a_rebuild_is_in_the_new_index(
     store: DocumentStore,
     root: Path,
@@ -193,10 +181,6 @@ def test_snapshots_of_another_store_are_not_used(
     live.apply(store.put([entry("a", "one")]))
     live.apply(store.put([entry("b", "two"), entry("c", "three")]))
     live.publish()
-    behind = open_store(tmp_path / "behind.sqlite3")
-    behind.put([entry("z", "other")])
-    shutil.copytree(root, tmp_path / "behind")
-    assert_equals_store(LiveIndex(behind, tmp_path / "behind"), behind)
     level = open_store(tmp_path / "level.sqlite3")
     level.put([entry("y", "other")])
     level.put([entry("x", "another")])
