@@ -28,8 +28,8 @@ from tests.kit.paragraphs import assert_rebuild_is_equal, entry_of, families_in
 LICENCE = (Path(__file__).parents[3] / "LICENSE").read_text()
 NAMES = re.findall(
     r"\S+",
-    "queue asyncio.queues sched zipfile tarfile gzip bz2 json shelve pickle pickletools smtplib imaplib "
-    "poplib ftplib wave calendar datetime difflib textwrap cmd mailbox threading random "
+    "queue asyncio.queues sched zipfile tarfile gzip bz2 json shelve pickle pickletools smtplib "
+    "imaplib poplib ftplib wave calendar datetime difflib textwrap cmd mailbox threading random "
     "statistics numbers fractions getopt argparse configparser",
 )
 QUIET = SilentProgress()
