@@ -432,9 +432,9 @@ def _is_worth_keeping(live: LiveSegment) -> bool:
 
 def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
     merged = fresh_segment(merge_segments([(live.segment, live.present) for live in segments]))
-    merged_ids = merged.segment.documents.vector_ids
+    merged_ids = merged.segment.vector_ids
     for live in segments:
-        kept = np.searchsorted(merged_ids, live.segment.documents.vector_ids[live.present])
+        kept = np.searchsorted(merged_ids, live.segment.vector_ids[live.present])
         merged.squares[kept] = live.squares[live.present]
         merged.current[kept] = live.current[live.present]
     return merged
