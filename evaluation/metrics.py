@@ -1,4 +1,4 @@
-"""The metrics: of retrieval by ir-measures, of pairs by scikit-learn.
+"""The metrics: of retrieval by ir-measures, of pairs as their resamples are measured, too.
 
 Retrieval: nDCG@10 (gain = relevance), MAP@100, recall@10 and recall@100 against judgements. Pairs:
 accuracy, precision, recall and F1 at a threshold, the area under the ROC curve (AUC), and the
@@ -141,23 +141,19 @@ def choose_threshold(scores: Float32, labels: Labels) -> float:
 
 
 def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str, float]:
-    """Return the measures of pairs, by scikit-learn; no AUC where all labels are the same.
+    """Return the measures of pairs; no AUC where all labels are the same.
 
     Args:
         scores: Float32[P], P of at least one.
         labels: Bool[P].
         threshold: scores at or above it count as similar.
     """
-    require_extra("evaluate", "evaluation", "sklearn")
-    from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
-
-    similar = scores >= threshold
-    three = precision_recall_fscore_support(labels, similar, average="binary", zero_division=0)[:3]
-    figures = (float(accuracy_score(labels, similar)), *map(float, three))
-    values = dict(zip(AT_THRESHOLD, figures, strict=True))
-    if labels.any() and not labels.all():
-        values[AUC] = float(roc_auc_score(labels, scores))
-    return values
+    once = np.ones((1, len(labels)))
+    values = _pair_figures(once, scores, labels, threshold)[:, 0].tolist()
+    figures = dict(zip((*AT_THRESHOLD, AUC), values, strict=True))
+    if labels.all() or not labels.any():
+        del figures[AUC]
+    return figures
 
 
 def order_triplets(scores: Float32, pairs: PairRows) -> Float64:
@@ -197,16 +193,8 @@ def estimate_pairs_of_seeds(
     names = list(measured[0])
 
     def of_resamples(counts: Float64) -> Float64:
-        figures = [
-            np.stack(
-                [
-                    *_at_threshold(counts, scores >= threshold, labels),
-                    _auc(counts, scores, labels),
-                ][: len(names)]
-            )
-            for scores, threshold in seeds
-        ]
-        mean: Float64 = np.mean(figures, axis=0)
+        figures = [_pair_figures(counts, scores, labels, limit) for scores, limit in seeds]
+        mean: Float64 = np.mean(figures, axis=0)[: len(names)]
         return mean
 
     low, high = bootstrap_percentiles(len(labels), of_resamples)
@@ -214,18 +202,29 @@ def estimate_pairs_of_seeds(
     return dict(zip(names, join_estimates(means, low, high), strict=True))
 
 
-def _at_threshold(counts: Float64, similar: Labels, labels: Labels) -> list[Float64]:
-    """Return accuracy, precision, recall and F1 of each resample, Float64[r]; 0/0 counts as 0."""
-    hits = counts @ (similar & labels)
-    found = counts @ similar
-    positive = counts @ labels
-    correct = counts @ (similar == labels)
-    return [
-        correct / counts.sum(1),
-        hits / np.maximum(found, 1),
-        hits / np.maximum(positive, 1),
-        2 * hits / np.maximum(found + positive, 1),
-    ]
+def _pair_figures(counts: Float64, scores: Float32, labels: Labels, threshold: float) -> Float64:
+    """Return accuracy, precision, recall, F1 and AUC of each resample, Float64[5, r].
+
+    0/0 counts as 0; the AUC is NaN without both labels.
+
+    Args:
+        counts: Float64[r, P], how often each resample has each pair.
+        scores: Float32[P].
+        labels: Bool[P].
+        threshold: of similar pairs.
+    """
+    similar = scores >= threshold
+    hits, found, positive = counts @ (similar & labels), counts @ similar, counts @ labels
+    figures: Float64 = np.stack(
+        [
+            counts @ (similar == labels) / counts.sum(1),
+            hits / np.maximum(found, 1),
+            hits / np.maximum(positive, 1),
+            2 * hits / np.maximum(found + positive, 1),
+            _auc(counts, scores, labels),
+        ]
+    )
+    return figures
 
 
 def _auc(counts: Float64, scores: Float32, labels: Labels) -> Float64:
