@@ -1,17 +1,13 @@
 """A corpus as sentence blocks and block vectors: encoded once, for training and evaluation.
 
-The directory is a block archive (`evaluation.block_archive`) of the distinct texts, and
-
-texts.jsonl   SHA-256 and number of tokens of each text, in the order of the archive
-ids.json      the documents of the corpus at the last complete run, and their texts
-
-A text that was encoded before is not encoded again, even under another id.
+The directory is a block archive (`evaluation.block_archive`) of the distinct texts. It has the
+documents of the corpus at the last complete run. A text that was encoded before is not encoded
+again, even under another id.
 """
 
-import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +24,6 @@ from encoder.alignment.space import (
     sample_blocks,
 )
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import write_atomically
 from encoder.block_selection import open_selector
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
@@ -36,11 +31,12 @@ from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import (
-    KEY,
+    ARCHIVE_FILE,
     ArchiveKey,
     BlockArchive,
     BlockArchiveWriter,
     archive_key,
+    open_archive_file,
     read_block_archive,
     read_key,
 )
@@ -51,8 +47,9 @@ from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import Progress
 
-IDS = "ids.json"
-_TEXTS = "texts.jsonl"
+_DOCUMENTS = """
+SELECT id, text, hash, tokens FROM documents JOIN texts ON texts.number = documents.text
+ORDER BY documents.number"""
 _LOCK = "writer.lock"
 _DOCUMENTS_PER_CALL = 256  # of the document level
 
@@ -123,7 +120,10 @@ def keep_tokens(
 
 def _kept_blocks(directory: Path) -> int | None:
     """Return how many blocks of a document an archive holds, which may be more than are read."""
-    return read_key(directory).max_blocks if (directory / KEY).exists() else None
+    if not (directory / ARCHIVE_FILE).exists():
+        return None
+    with closing(open_archive_file(directory)) as file:
+        return read_key(file).max_blocks
 
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
@@ -133,25 +133,22 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
         CorpusError: the corpus was not encoded completely.
     """
     archive = read_block_archive(directory, key)
-    path = directory / IDS
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        rows = np.array(content["rows"], dtype=np.int64)
-        texts = _read_texts(directory / _TEXTS, len(archive))
-        return EncodedCorpus(
-            ids=tuple(content["ids"]),
-            rows=rows,
-            hashes=tuple(texts[row].hash for row in rows.tolist()),
-            tokens=np.array([texts[row].tokens for row in rows.tolist()], dtype=np.int64),
-            archive=archive,
-            skipped=int(content["skipped"]),
-        )
-    except FileNotFoundError as error:
+    with closing(open_archive_file(directory)) as file:
+        ((skipped,),) = file.read_rows("SELECT skipped FROM archive")
+        found = file.read_rows(_DOCUMENTS)
+    if skipped is None:
         raise CorpusError(
             f"{directory}: the corpus was not encoded completely: run the same command again"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise CorpusError(f"{path}: not understood: {error}") from error
+        )
+    ids, rows, hashes, tokens = zip(*found, strict=True)
+    return EncodedCorpus(
+        ids=ids,
+        rows=np.array(rows, dtype=np.int64),
+        hashes=hashes,
+        tokens=np.array(tokens, dtype=np.int64),
+        archive=archive,
+        skipped=skipped,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,94 +172,47 @@ def _encode_into(
     return read_encoded_corpus(directory, source.key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    hash: str
-    tokens: int
-
-
-class _TextArchive:
-    """The archive with the hashes of its texts, open for appending."""
-
-    def __init__(self, directory: Path, source: _Source) -> None:
-        self._writer = BlockArchiveWriter(directory, source.key)
-        self._path = directory / _TEXTS
-        self._encoder = source.encoder
-        self._tokenizer = BlockTokenizer(
-            replace(source.checkpoint, max_blocks=source.key.max_blocks)
-        )
-        texts = _read_texts(self._path, len(self._writer))
-        self.row_of = {text.hash: row for row, text in enumerate(texts)}
-        _write_texts(self._path, texts)  # removes what a killed run left
-
-    def add(self, documents: Mapping[str, Document], progress: Progress) -> None:
-        """Encode and commit documents of new text hashes, skipping those without a token."""
-        texts: list[_Text] = []
-        blocks: list[SentenceBlocks] = []
-        for text_hash, document in documents.items():
-            try:
-                blocks.append(self._tokenizer(document.text))
-            except EmptyTextError as error:
-                progress.skipped(SkippedInput(f"document {document.id}", str(error)))
-            else:
-                texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
-        if self._encoder is None:
-            vectors = [np.empty((len(block.blocks), 0), np.float32) for block in blocks]
-        else:
-            vectors = self._encoder.encode_block_vectors(blocks)
-        _write_texts(self._path, texts, append=True)  # before the commit, which makes them count
-        self._writer.append(blocks, vectors)
-        for text in texts:
-            self.row_of[text.hash] = len(self.row_of)
-        tokens = sum(document.receipt.tokens_read for document in blocks)
-        progress.advanced(len(documents), tokens=tokens)
-
-
 def _encode(corpus: Path, directory: Path, source: _Source, progress: Progress) -> None:
     what = "encoding" if source.encoder else "reading"
     progress.started(what, count_documents(corpus))
-    archive = _TextArchive(directory, source)
-    ids: list[str] = []
-    rows: list[int] = []
-    skipped = 0
+    writer = BlockArchiveWriter(directory, source.key)
+    tokenizer = BlockTokenizer(replace(source.checkpoint, max_blocks=source.key.max_blocks))
+    kept: list[tuple[str, str]] = []
+    number = 0
     for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
         hashes = [document.content_hash.hex() for document in documents]
-        new = {h: d for h, d in zip(hashes, documents, strict=True) if h not in archive.row_of}
+        both = list(zip(hashes, documents, strict=True))
+        new = {text_hash: found for text_hash, found in both if text_hash not in writer.row_of}
         progress.advanced(len(batch) - len(new))
-        archive.add(new, progress)
-        for document, text_hash in zip(documents, hashes, strict=True):
-            if text_hash in archive.row_of:
-                ids.append(document.id)
-                rows.append(archive.row_of[text_hash])
-        skipped += len(batch) - len(documents)
-        skipped += sum(text_hash not in archive.row_of for text_hash in hashes)
-    if not ids:
+        texts = _read(new, tokenizer, progress)
+        writer.append(texts, _block_vectors(list(texts.values()), source.encoder))
+        tokens = sum(text.receipt.tokens_read for text in texts.values())
+        progress.advanced(len(new), tokens=tokens)
+        kept += [(found.id, text_hash) for text_hash, found in both if text_hash in writer.row_of]
+        number += len(batch)
+    if not kept:
         raise CorpusError(f"{corpus}: has no document that can be read")
-    write_atomically(directory / IDS, json.dumps({"ids": ids, "rows": rows, "skipped": skipped}))
+    writer.note_documents(kept, number - len(kept))
 
 
-def _read_texts(path: Path, number: int) -> list[_Text]:
-    """Read the first `number` texts; the archive has committed no more."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:number] if path.exists() else []
-        texts = [_Text(**json.loads(line)) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise CorpusError(f"{path}: not understood: {error}") from error
-    if len(texts) < number:
-        raise CorpusError(f"{path}: has {len(texts)} of {number} texts: it is damaged")
+def _read(
+    documents: Mapping[str, Document], tokenizer: BlockTokenizer, progress: Progress
+) -> dict[str, SentenceBlocks]:
+    """Return the blocks of documents by the hashes of their texts, but of those without a token."""
+    texts = {}
+    for text_hash, document in documents.items():
+        try:
+            texts[text_hash] = tokenizer(document.text)
+        except EmptyTextError as error:
+            progress.skipped(SkippedInput(f"document {document.id}", str(error)))
     return texts
 
 
-def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) -> None:
-    lines = "".join(json.dumps(asdict(text)) + "\n" for text in texts)
-    if not append:
-        write_atomically(path, lines)
-        return
-    with path.open("ab") as file:
-        file.write(lines.encode())
-        file.flush()
-        os.fsync(file.fileno())
+def _block_vectors(texts: Sequence[SentenceBlocks], encoder: Encoder | None) -> list[Float32]:
+    if encoder is None:
+        return [np.empty((len(text.blocks), 0), np.float32) for text in texts]
+    return list(encoder.encode_block_vectors(texts))
 
 
 def embed_encoded_corpus(

@@ -135,7 +135,7 @@ def measure_quality(
             documents=len(found),
             tokens=sum(result.receipt.tokens_read for result in found),
             seed=sample.seed,
-            neighbours=neighbours_kept(*map(_vectors, (exact, found))),
+            neighbours=neighbours_kept(_vectors(exact), _vectors(found)),
         )
     return qualities
 

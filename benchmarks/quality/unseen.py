@@ -100,7 +100,7 @@ def measure(corpus_part: CorpusPart, blocks: Path, encoder: OnnxEncoder) -> Meas
     of_blocks = find_blocks(encoded, embedded.ids)
     for system in baseline_systems(BASELINES, vectors, [corpus_part.corpus], of_blocks):
         found.ndcg[system.name] = found.of(system.score(task.rows))
-    means = mean_vectors(of_blocks, of_blocks.ends - of_blocks.starts)
+    means = mean_vectors(of_blocks, of_blocks.sizes)
     sample = means[np.arange(max(len(means), 2_000)) % len(means)]
     white = fit_space(sample).project  # rows are documents here, `MAX_BLOCKS` at a time
     projected = [white(means[start : start + 96]) for start in range(0, len(means), 96)]

@@ -78,13 +78,12 @@ def encode_again(encoded: EncodedCorpus, encoder: Encoder, progress: Progress) -
 
 
 def _archive(stored: BlockArchive, rows: Sequence[int], vectors: Sequence[Float32]) -> BlockArchive:
-    blocks = [block for row in rows for block in stored.blocks(row)]
+    halves = [of_one.astype(np.float16) for of_one in vectors]
     return BlockArchive(
         key=replace(stored.key, block_dimension=vectors[0].shape[1]),
-        tokens=np.concatenate([np.asarray(block, stored.tokens.dtype) for block in blocks]),
-        block_ends=np.cumsum([len(block) for block in blocks], dtype=np.int64),
-        block_vectors=np.concatenate(vectors).astype(np.float16),
-        document_ends=np.cumsum([len(of_one) for of_one in vectors], dtype=np.int64),
+        sizes=stored.sizes[list(rows)],
+        blocks=lambda row: stored.blocks(rows[row]),
+        vectors=halves.__getitem__,
     )
 
 

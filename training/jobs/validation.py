@@ -150,8 +150,8 @@ def _cut(
     number: int, corpus: TrainingCorpus, row: int, max_blocks: int
 ) -> tuple[DocumentSlice, DocumentSlice]:
     archive_row = int(corpus.encoded.rows[row])
-    start, stop = corpus.encoded.archive.span(archive_row)
-    places = np.arange(min(stop - start, max_blocks), dtype=np.int64)
+    size = int(corpus.encoded.archive.sizes[archive_row])
+    places = np.arange(min(size, max_blocks), dtype=np.int64)
     middle = len(places) // 2  # a single block is both halves
     first, second = (places[:middle], places[middle:]) if middle else (places, places)
     return DocumentSlice(number, archive_row, first), DocumentSlice(number, archive_row, second)
