@@ -22,6 +22,7 @@ from encoder.alignment.space import (
     join_aligned,
     open_space,
     sample_blocks,
+    sample_documents,
 )
 from encoder.arrays import Float32, Int64
 from encoder.block_selection import open_selector
@@ -271,9 +272,9 @@ def _fit_space(
     encoded: EncodedCorpus, checkpoint: Checkpoint, selected: _Selection
 ) -> AlignmentSpace:
     """Fit a space to a corpus; of one that is too small, use that of the checkpoint."""
-    archive = encoded.archive
-    stored = zip(encoded.rows.tolist(), selected, strict=True)
-    rows = [archive.vectors(row)[chosen] for row, chosen in stored]
-    sample = sample_blocks(rows) if len(rows) >= MIN_DOCUMENTS else None
-    small = sample is None or len(sample) < MIN_SAMPLE
-    return open_space(checkpoint) if sample is None or small else fit_space(sample)
+    rows = encoded.rows.tolist()
+    if len(rows) < MIN_DOCUMENTS:
+        return open_space(checkpoint)
+    chosen = sample_documents(len(rows)).tolist()
+    sample = sample_blocks([encoded.archive.vectors(rows[n])[selected[n]] for n in chosen])
+    return fit_space(sample) if len(sample) >= MIN_SAMPLE else open_space(checkpoint)

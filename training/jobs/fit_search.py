@@ -16,6 +16,7 @@ from encoder.alignment.space import (
     fit_space,
     open_space,
     sample_blocks,
+    sample_documents,
     write_checkpoint_space,
 )
 from encoder.arrays import Float32, Int64
@@ -181,8 +182,9 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
         checkpoint: with the sentence level that encoded them.
         parts: documents for training, of each corpus.
     """
-    documents = [part.archive.vectors(row) for part in parts for row in part.rows.tolist()]
-    sample = sample_blocks(documents) if documents else None
+    rows = [(part.archive, row) for part in parts for row in part.rows.tolist()]
+    chosen = [rows[n] for n in sample_documents(len(rows)).tolist()]
+    sample = sample_blocks([archive.vectors(row) for archive, row in chosen]) if rows else None
     if sample is None or len(sample) < MIN_SAMPLE:
         return False
     write_checkpoint_space(checkpoint.directory, fit_space(sample))
