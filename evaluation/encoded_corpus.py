@@ -94,7 +94,7 @@ def encode_corpus(
             level reads; by default as many.
     """
     key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
-    return _encode_into(corpus, directory, _Source(encoder.checkpoint, encoder, key), progress)
+    return _keep(corpus, directory, key, encoder.checkpoint, encoder, progress)
 
 
 def keep_blocks(
@@ -115,7 +115,7 @@ def keep_tokens(
     Block vectors are zeros that take no memory, and the checkpoint needs no graph.
     """
     key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
-    kept = _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
+    kept = _keep(corpus, directory, key, checkpoint, None, progress)
     return replace(kept, archive=kept.archive.without_vectors(checkpoint.block_dimension))
 
 
@@ -152,32 +152,34 @@ def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> Encod
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What blocks and block vectors are made with; without an encoder, blocks alone."""
-
-    checkpoint: Checkpoint
-    encoder: Encoder | None
-    key: ArchiveKey
-
-
-def _encode_into(
-    corpus: Path, directory: Path, source: _Source, progress: Progress
+def _keep(
+    corpus: Path,
+    directory: Path,
+    key: ArchiveKey,
+    checkpoint: Checkpoint,
+    encoder: Encoder | None,
+    progress: Progress,
 ) -> EncodedCorpus:
+    """Read what is missing; without an encoder, blocks alone."""
     directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = BlockTokenizer(replace(checkpoint, max_blocks=key.max_blocks))
     try:
         with FileLock(directory / _LOCK, timeout=0):
-            _encode(corpus, directory, source, progress)
+            writer = BlockArchiveWriter(directory, key)
+            progress.started("encoding" if encoder else "reading", count_documents(corpus))
+            _read_into(writer, corpus, tokenizer, encoder, progress)
     except Timeout as error:
         raise CorpusError(f"{directory}: another process is encoding into it") from error
-    return read_encoded_corpus(directory, source.key)
+    return read_encoded_corpus(directory, key)
 
 
-def _encode(corpus: Path, directory: Path, source: _Source, progress: Progress) -> None:
-    what = "encoding" if source.encoder else "reading"
-    progress.started(what, count_documents(corpus))
-    writer = BlockArchiveWriter(directory, source.key)
-    tokenizer = BlockTokenizer(replace(source.checkpoint, max_blocks=source.key.max_blocks))
+def _read_into(
+    writer: BlockArchiveWriter,
+    corpus: Path,
+    tokenizer: BlockTokenizer,
+    encoder: Encoder | None,
+    progress: Progress,
+) -> None:
     kept: list[tuple[str, str]] = []
     number = 0
     for batch in group(report_skipped(read_corpus(corpus), progress)):
@@ -187,7 +189,7 @@ def _encode(corpus: Path, directory: Path, source: _Source, progress: Progress) 
         new = {text_hash: found for text_hash, found in both if text_hash not in writer.row_of}
         progress.advanced(len(batch) - len(new))
         texts = _read(new, tokenizer, progress)
-        writer.append(texts, _block_vectors(list(texts.values()), source.encoder))
+        writer.append(texts, _block_vectors(list(texts.values()), encoder))
         tokens = sum(text.receipt.tokens_read for text in texts.values())
         progress.advanced(len(new), tokens=tokens)
         kept += [(found.id, text_hash) for text_hash, found in both if text_hash in writer.row_of]
