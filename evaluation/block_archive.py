@@ -30,7 +30,7 @@ _ARCHIVE = DatabaseFormat(
 CREATE TABLE archive (key TEXT NOT NULL, skipped INTEGER);
 CREATE TABLE texts (
     number INTEGER PRIMARY KEY,
-    hash TEXT NOT NULL UNIQUE,
+    hash TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     blocks INTEGER NOT NULL,
     lengths BLOB NOT NULL,
@@ -228,7 +228,7 @@ class BlockArchiveWriter:
         """Commit texts of at most `max_blocks` blocks by their hashes; all of them or none.
 
         Args:
-            texts: none of them known.
+            texts: none of them in `row_of`.
             vectors: block vectors [S, H] of each.
         """
         numbers = range(len(self.row_of), len(self.row_of) + len(texts))

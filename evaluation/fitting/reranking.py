@@ -20,7 +20,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.encoder import Encoder
 from encoder.onnx_encoder import usable_cores
 from encoder.opening import open_encoder
-from encoder.reranker.onnx_reranker import open_reranker
+from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, longmatch_systems, retrieval_task
@@ -31,53 +31,8 @@ from evaluation.report import RetrievalTask
 from evaluation.reranking import PairScorer, best_candidates, mix
 from evaluation.systems import System
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedCorpus:
-    """One corpus, its judgements, and the systems of the three modes.
-
-    Attributes:
-        folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.<part>.jsonl.gz.
-        embedded: its document vectors.
-        texts: by row, with their titles, as a reranker reads them.
-        qrels: judgements.
-        systems: by mode.
-    """
-
-    folder: Path
-    embedded: EmbeddedCorpus
-    texts: list[str]
-    qrels: Qrels
-    systems: Mapping[str, System]
-
-    def task(self, part: str, limit: int | None = None) -> RetrievalTask:
-        """Return the retrieval task of a part, with all its queries or a sample of `limit`."""
-        splits, ids = read_splits(self.folder / "splits.tsv"), self.embedded.ids
-        rows = [n for n, name in enumerate(ids) if name in self.qrels and splits.get(name) == part]
-        if limit is not None:
-            rows = np.random.default_rng(0).permutation(rows)[:limit].tolist()
-        vectors = Vectors(self.embedded, self.embedded)
-        return retrieval_task(vectors, self.qrels, {ids[row] for row in rows})
-
-    def pairs(self, part: str) -> PairRows:
-        """Return the labelled pairs of a part."""
-        return find_pairs(read_pairs(self.folder / f"pairs.{part}.jsonl.gz"), self.embedded.ids)
-
-
-def read_judged_corpus(folder: Path, blocks: Path, encoder: Encoder) -> JudgedCorpus:
-    """Read a corpus; its block vectors are kept in a folder."""
-    path = folder / "corpus.jsonl.gz"
-    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
-    texts = [document.titled_text for document in read_documents(path, embedded.ids)]
-    vectors = Vectors(embedded, embedded)
-    systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
-    qrels = read_qrels(folder / "qrels.tsv")
-    return JudgedCorpus(folder, embedded, texts, qrels, {each.name: each for each in systems})
-
 
 MODES = ("semantic", "lexical", "hybrid")
 WEIGHTS = tuple(step / 20 for step in range(21))
@@ -214,33 +169,65 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]]) -> FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class _Validation:
-    """One corpus with a reranker and the validation queries it is fitted on."""
+    """The validation queries and pairs of one corpus, and what scores them.
 
-    corpus: JudgedCorpus
+    Attributes:
+        folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.valid.jsonl.gz.
+        systems: by mode.
+        scorer: the reranker.
+        task: the queries.
+        pairs: labelled.
+    """
+
+    folder: Path
+    systems: Mapping[str, System]
     scorer: PairScorer
     task: RetrievalTask
+    pairs: PairRows
 
     def candidates(self, mode: str, number: int) -> Candidates:
         """Score the first candidates of a mode."""
-        system, task = self.corpus.systems[mode], self.task
-        return score_candidates(system, self.scorer, task.ids, task.rows, task.qrels, number)
+        task = self.task
+        return score_candidates(
+            self.systems[mode], self.scorer, task.ids, task.rows, task.qrels, number
+        )
 
     def scored_pairs(self, mode: str, mixture: FusionWeights) -> tuple[Float32, Int64]:
-        """Return reranked scores and labels of the validation pairs."""
-        pairs = self.corpus.pairs("valid")
-        first_stage = self.corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
+        """Return reranked scores and labels of the pairs."""
+        pairs = self.pairs
+        first_stage = self.systems[mode].score_pairs(pairs.sources, pairs.targets)
         edges = list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True))
         return mix(mixture, first_stage, self.scorer(edges)), pairs.labels.astype(np.int64)
 
     def fitted_on(self) -> FittedOn:
-        """Describe the validation pairs."""
-        folder, pairs = self.corpus.folder, self.corpus.pairs("valid")
-        return FittedOn(
-            f"{folder.name} valid",
-            len(pairs.labels),
-            int(pairs.labels.sum()),
-            file_digest(folder / "pairs.valid.jsonl.gz"),
-        )
+        """Describe the pairs."""
+        labels, digest = self.pairs.labels, file_digest(self.folder / _PAIRS)
+        return FittedOn(f"{self.folder.name} valid", len(labels), int(labels.sum()), digest)
+
+
+_PAIRS = "pairs.valid.jsonl.gz"
+
+
+def _read(
+    folder: Path, blocks: Path, encoder: Encoder, reranker: OnnxReranker, limit: int | None
+) -> _Validation:
+    """Read a corpus with all its validation queries or a sample; its block vectors are kept."""
+    path = folder / "corpus.jsonl.gz"
+    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
+    texts = [document.titled_text for document in read_documents(path, embedded.ids)]
+    vectors = Vectors(embedded, embedded)
+    systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
+    qrels, splits = read_qrels(folder / "qrels.tsv"), read_splits(folder / "splits.tsv")
+    names = [name for name in embedded.ids if name in qrels and splits.get(name) == "valid"]
+    if limit is not None:
+        names = np.random.default_rng(0).permutation(names)[:limit].tolist()
+    return _Validation(
+        folder,
+        {system.name: system for system in systems},
+        PairScorer(reranker, texts, threads=usable_cores()),
+        retrieval_task(vectors, qrels, set(names)),
+        find_pairs(read_pairs(folder / _PAIRS), embedded.ids),
+    )
 
 
 def main() -> None:
@@ -248,11 +235,10 @@ def main() -> None:
     given = _parse_arguments()
     encoder = open_encoder(load_checkpoint(given.checkpoint))
     reranker = open_reranker(given.reranker)
-    corpora = []
-    for name in given.corpora.split(","):
-        corpus = read_judged_corpus(given.data / name, given.blocks / name, encoder)
-        scorer = PairScorer(reranker, corpus.texts, threads=usable_cores())
-        corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
+    corpora = [
+        _read(given.data / name, given.blocks / name, encoder, reranker, given.queries)
+        for name in given.corpora.split(",")
+    ]
     mixtures, figures = {}, {}
     for mode in MODES:
         candidates = [corpus.candidates(mode, given.candidates) for corpus in corpora]
@@ -290,7 +276,7 @@ def _describe(
 ) -> dict[str, Any]:
     """Return nDCG@10 of both stages and of their mixture on the same queries, by corpus."""
     return {
-        corpus.corpus.folder.name: {
+        corpus.folder.name: {
             "queries": len(some.qrels),
             "first stage": round(float(ndcg_of(some, _FIRST_STAGE).mean()), 4),
             "reranker alone": round(float(ndcg_of(some, _RERANKER).mean()), 4),

@@ -47,11 +47,13 @@ def test_what_is_committed_is_read_and_what_failed_is_not(tmp_path: Path) -> Non
     write(writer, 0, 2)
     write(writer, 2, 2)
     reading = block_archive.read_block_archive(tmp_path, KEY)
-    with pytest.raises(StoreError, match=r"archive\.sqlite3.*hash"):
-        writer.append({"2": document(2)[0], "0": document(0)[0]}, [document(2)[1], document(0)[1]])
+    behind = block_archive.BlockArchiveWriter(tmp_path, KEY)
+    write(writer, 2, 3)
+    with pytest.raises(StoreError, match=r"archive\.sqlite3.*number"):
+        write(behind, 3, 5)
     again = block_archive.BlockArchiveWriter(tmp_path, KEY)
-    assert again.row_of == {"0": 0, "1": 1}
-    write(again, 2, 4)
+    assert again.row_of == {"0": 0, "1": 1, "2": 2}
+    write(again, 3, 4)
     require_documents(block_archive.read_block_archive(tmp_path, KEY), 4)
     require_documents(reading, 2)
 
