@@ -25,6 +25,7 @@ from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_scor
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, longmatch_systems, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
+from evaluation.fitting.fusion import smoothed
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.report import RetrievalTask
@@ -130,8 +131,7 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
             for corpus in corpora
         ]
     )
-    wide = np.pad(ndcg, ((0, 0), (0, 0), (1, 1)), mode="edge")
-    level = (wide[..., :-2] + wide[..., 1:-1] + wide[..., 2:]) / 3
+    level = np.apply_along_axis(smoothed, -1, ndcg)
     level[..., 0] = ndcg[..., 0]  # weight 0 is the first stage, whatever its neighbours are
     loses = (level < ndcg[..., :1] - _ROUNDING).any(0)
     smooth = np.where(loses, -np.inf, level.mean(0))
