@@ -5,7 +5,7 @@ accuracy, precision, recall and F1 at a threshold, the area under the ROC curve 
 accuracy of triplets.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +13,12 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import PairRows, Qrels
 from evaluation.significance import Estimate, bootstrap_percentiles, join_estimates
-from evaluation.systems import Run
+from evaluation.systems import Ranked
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.vectors.vector_index import NO_VECTOR
 
 NDCG = "nDCG@10"
 MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
-
-ScoredDocuments = Mapping[str, Mapping[str, float]]  # query id -> document id -> score
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class QueryMeasures:
     """The measures of each of Q queries that have judgements.
 
     Attributes:
-        query_ids: Q ids, in the order of the run.
+        query_ids: Q ids, in the order of the ranking.
         values: Float64[Q, 4], in the order of `MEASURES`.
     """
 
@@ -42,25 +39,25 @@ class QueryMeasures:
         return self.values[:, MEASURES.index(NDCG)]
 
 
-def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
+def evaluate_run(run: Ranked, qrels: Qrels) -> dict[str, float]:
     """Return the means of `MEASURES` over the queries that have judgements."""
-    means = evaluate_per_query(run, ids, qrels).values.mean(0)
+    means = evaluate_per_query(run, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
 
-def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
+def evaluate_per_query(run: Ranked, qrels: Qrels) -> QueryMeasures:
     """Measure each query of a run that has judgements.
 
     Raises:
         CorpusError: no query has a judgement.
     """
-    judged = {query: qrels[query] for query in run.query_ids if query in qrels}
+    judged = {query: qrels[query] for query in run if query in qrels}
     if not judged:
         raise CorpusError("no query has a judgement: are these the judgements of this corpus?")
-    return QueryMeasures(tuple(judged), measure_scores(_score_documents(run, ids, judged), judged))
+    return QueryMeasures(tuple(judged), measure_scores(run, judged))
 
 
-def ndcg_at_10(scores: ScoredDocuments, qrels: Qrels) -> Float64:
+def ndcg_at_10(scores: Ranked, qrels: Qrels) -> Float64:
     """Return nDCG@10 of each query of the judgements, Float64[Q]; see `measure_scores`."""
     return measure_scores(scores, qrels, MEASURES[:1])[:, 0]
 
@@ -70,9 +67,7 @@ def in_order(documents: Iterable[str]) -> dict[str, float]:
     return {document: -float(place) for place, document in enumerate(documents)}
 
 
-def measure_scores(
-    scores: ScoredDocuments, qrels: Qrels, names: Sequence[str] = MEASURES
-) -> Float64:
+def measure_scores(scores: Ranked, qrels: Qrels, names: Sequence[str] = MEASURES) -> Float64:
     """Measure each query of the judgements.
 
     Args:
@@ -98,20 +93,6 @@ def measure_scores(
     for metric in ir_measures.iter_calc(list(column_of), qrels, scores):
         values[row_of[metric.query_id], column_of[metric.measure]] = metric.value
     return values
-
-
-def _score_documents(
-    run: Run, ids: Sequence[str], judged: Collection[str]
-) -> dict[str, dict[str, float]]:
-    return {
-        query: {
-            ids[row]: score for row, score in zip(rows, scores, strict=True) if row != NO_VECTOR
-        }
-        for query, rows, scores in zip(
-            run.query_ids, run.rows.tolist(), run.scores.tolist(), strict=True
-        )
-        if query in judged
-    }
 
 
 Labels = Bool

@@ -65,7 +65,7 @@ class Measured:
         """Return the nDCG@10 of each query by scores Float32[Q, N]."""
         task = self.corpus.task
         run = rank_scores(scores, task.ids, task.query_ids)
-        return evaluate_per_query(run, task.ids, task.qrels).ndcg
+        return evaluate_per_query(run, task.qrels).ndcg
 
 
 def main(
@@ -123,14 +123,13 @@ def _recall(corpus: FusionCorpus, channels: Sequence[Float32], number: int) -> f
     """Return the share of relevant documents among as many candidates of each channel."""
     task = corpus.task
     shares = []
-    tops = [rank_scores(scores, task.ids, task.query_ids, number).rows for scores in channels]
-    for query, name in enumerate(task.query_ids):
+    tops = [rank_scores(scores, task.ids, task.query_ids, number) for scores in channels]
+    for name in task.query_ids:
         relevant = {document for document, rel in task.qrels[name].items() if rel > 0}
-        merged: dict[int, None] = {}
-        for rank in zip(*(top[query].tolist() for top in tops), strict=True):
+        merged: dict[str, None] = {}
+        for rank in zip(*(top[name] for top in tops), strict=True):
             merged |= dict.fromkeys(rank)
-        first = {task.ids[row] for row in list(merged)[:number] if row >= 0}
-        shares.append(len(first & relevant) / len(relevant))
+        shares.append(len(relevant.intersection(list(merged)[:number])) / len(relevant))
     return float(np.mean(shares))
 
 

@@ -66,8 +66,8 @@ def test_the_mixture_orders_the_first_candidates(texts: list[str], system: Syste
     second = reranked_system(system, scorer, mixture, 8, "reranked")
     names = [IDS[row] for row in ROWS]
     before, after = (rank(stage, IDS, names, ROWS) for stage in (system, second))
-    for place, row in enumerate(ROWS.tolist()):
-        first, reranked = before.rows[place].tolist(), after.rows[place].tolist()
+    for row in ROWS.tolist():
+        first, reranked = (list(map(int, run[IDS[row]])) for run in (before, after))
         assert set(first[:8]) == set(reranked[:8])
         assert first[8:] == reranked[8:]
         same = [texts[other][0] == texts[row][0] for other in reranked[:8]]
@@ -131,7 +131,7 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
     candidates = reranking.score_candidates(system, scorer, IDS, ROWS, qrels, 12)
     second = reranked_system(system, scorer, mixture, 12, "reranked")
     run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
-    expected = evaluate_per_query(run, IDS, qrels).ndcg
+    expected = evaluate_per_query(run, qrels).ndcg
     np.testing.assert_allclose(reranking.ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 

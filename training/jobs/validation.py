@@ -85,7 +85,7 @@ def _links(number: int, corpus: TrainingCorpus, similarities: Similarities, limi
     place_of = {name: place for place, name in enumerate(ids)}
     places = np.array([place_of[query] for query in queries], dtype=np.int64)
     run = rank_scores(similarities(slices, places), ids, queries)
-    return evaluate_run(run, ids, {q: corpus.judgements[q] for q in queries})["nDCG@10"]
+    return evaluate_run(run, {q: corpus.judgements[q] for q in queries})["nDCG@10"]
 
 
 def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[str]]:
