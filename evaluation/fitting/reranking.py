@@ -7,8 +7,8 @@ prints the fitted weights with their nDCG@10; `--write` stores them in the reran
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, longmatch_systems, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.fusion import smoothed
-from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.metrics import in_order, ndcg_at_10
+from evaluation.judgements import PairRows, find_pairs, read_pairs, read_qrels, read_splits
+from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.reranking import PairScorer, best_candidates, mix
-from evaluation.systems import System
+from evaluation.reranking import PairScorer, mix, reranked_system
+from evaluation.systems import System, rank
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
 from index.progress import SilentProgress
@@ -42,21 +42,8 @@ _ROUNDING = 1e-9
 _FIRST_STAGE, _RERANKER = FusionWeights(0.0, 1.0), FusionWeights(1.0, 1.0)  # each of them alone
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The first C candidates of each of Q queries, with the scores of both stages.
-
-    Attributes:
-        documents: ids of the candidates, [Q][C].
-        first_stage: Float64[Q, C].
-        logits: Float64[Q, C].
-        qrels: judgements of the Q queries, in their order.
-    """
-
-    documents: Sequence[Sequence[str]]
-    first_stage: Float64
-    logits: Float64
-    qrels: Qrels
+Ndcg = Callable[[FusionWeights], Float64]
+"""nDCG@10 Float64[Q] of the first candidates in the order of a mixture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,48 +59,21 @@ class MixtureFit:
     ndcg: Float64
 
 
-def score_candidates(
-    system: System, scorer: PairScorer, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
-) -> Candidates:
-    """Score the first candidates of queries that are documents of the corpus.
+def measure_mixtures(system: System, scorer: PairScorer, task: RetrievalTask, number: int) -> Ndcg:
+    """Score the queries of a task by a first stage; its first candidates are reranked."""
+    scores = system.score(task.rows)
+    place_of = {row: place for place, row in enumerate(task.rows.tolist())}
+    first = replace(system, score=lambda rows: scores[[place_of[row] for row in rows.tolist()]])
 
-    Args:
-        system: the first stage.
-        scorer: the reranker.
-        ids: N ids of the documents.
-        rows: Int64[Q], queries with at least one relevant document.
-        qrels: judgements.
-        number: of candidates.
-    """
-    best = best_candidates(system, rows, number)
-    scores = system.score(rows)
-    edges = [(row, other) for row, some in zip(rows.tolist(), best, strict=True) for other in some]
-    return Candidates(
-        documents=[[ids[other] for other in some] for some in best],
-        first_stage=np.take_along_axis(scores, np.array(best), axis=1).astype(np.float64),
-        logits=scorer(edges).reshape(len(rows), -1).astype(np.float64),
-        qrels={ids[row]: qrels[ids[row]] for row in rows.tolist()},
-    )
+    def ndcg(mixture: FusionWeights) -> Float64:
+        reranked = reranked_system(first, scorer, mixture, number, "")
+        run = rank(reranked, task.ids, task.query_ids, task.rows)
+        return evaluate_per_query(run, task.qrels).ndcg
+
+    return ndcg
 
 
-def ndcg_of(candidates: Candidates, mixture: FusionWeights) -> Float64:
-    """Return nDCG@10 Float64[Q] of candidates in the order of a mixture.
-
-    Relevant documents that are no candidates count as not found.
-    """
-    both = zip(candidates.first_stage, candidates.logits, strict=True)
-    scores = np.stack([mix(mixture, first, logits) for first, logits in both])
-    order = np.argsort(-scores, axis=1, kind="stable").tolist()
-    ranked = {
-        query: in_order(documents[place] for place in places)
-        for query, documents, places in zip(
-            candidates.qrels, candidates.documents, order, strict=True
-        )
-    }
-    return ndcg_at_10(ranked, candidates.qrels)
-
-
-def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
+def fit_mixture(corpora: Sequence[Ndcg]) -> MixtureFit:
     """Choose the weight and scale of the highest mean nDCG@10 over corpora.
 
     Every corpus counts the same, and on none of them may the mixture score below the first stage
@@ -127,8 +87,8 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
         raise ValueError("there is no corpus to fit the mixture on")
     ndcg = np.array(
         [
-            [[float(ndcg_of(corpus, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
-            for corpus in corpora
+            [[float(of_corpus(FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            for of_corpus in corpora
         ]
     )
     level = np.apply_along_axis(smoothed, -1, ndcg)
@@ -185,13 +145,6 @@ class _Validation:
     task: RetrievalTask
     pairs: PairRows
 
-    def candidates(self, mode: str, number: int) -> Candidates:
-        """Score the first candidates of a mode."""
-        task = self.task
-        return score_candidates(
-            self.systems[mode], self.scorer, task.ids, task.rows, task.qrels, number
-        )
-
     def scored_pairs(self, mode: str, mixture: FusionWeights) -> tuple[Float32, Int64]:
         """Return reranked scores and labels of the pairs."""
         pairs = self.pairs
@@ -241,10 +194,13 @@ def main() -> None:
     ]
     mixtures, figures = {}, {}
     for mode in MODES:
-        candidates = [corpus.candidates(mode, given.candidates) for corpus in corpora]
-        fitted = fit_mixture(candidates)
+        ndcg = [
+            measure_mixtures(corpus.systems[mode], corpus.scorer, corpus.task, given.candidates)
+            for corpus in corpora
+        ]
+        fitted = fit_mixture(ndcg)
         mixtures[mode] = fitted.mixture
-        figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
+        figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, ndcg, fitted)}
     rule = ScoreFusion(
         encoder=encoder.fingerprint,
         weights=mixtures,
@@ -272,18 +228,18 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _describe(
-    corpora: Sequence[_Validation], candidates: Sequence[Candidates], fitted: MixtureFit
+    corpora: Sequence[_Validation], ndcg: Sequence[Ndcg], fitted: MixtureFit
 ) -> dict[str, Any]:
     """Return nDCG@10 of both stages and of their mixture on the same queries, by corpus."""
     return {
         corpus.folder.name: {
-            "queries": len(some.qrels),
-            "first stage": round(float(ndcg_of(some, _FIRST_STAGE).mean()), 4),
-            "reranker alone": round(float(ndcg_of(some, _RERANKER).mean()), 4),
-            "reranked": round(float(ndcg_of(some, fitted.mixture).mean()), 4),
+            "queries": len(corpus.task.query_ids),
+            "first stage": round(float(of_corpus(_FIRST_STAGE).mean()), 4),
+            "reranker alone": round(float(of_corpus(_RERANKER).mean()), 4),
+            "reranked": round(float(of_corpus(fitted.mixture).mean()), 4),
             "at its own best": round(float(fitted.ndcg[number].max()), 4),
         }
-        for number, (corpus, some) in enumerate(zip(corpora, candidates, strict=True))
+        for number, (corpus, of_corpus) in enumerate(zip(corpora, ndcg, strict=True))
     }
 
 
