@@ -9,8 +9,8 @@ from encoder.reranker.score_fusion import FusionWeights, ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from evaluation.fitting import reranking
 from evaluation.report import RetrievalTask
-from evaluation.reranking import PairScorer, best_candidates, reranked_system
-from evaluation.systems import System, rank, vector_system
+from evaluation.reranking import PairScorer, reranked_system
+from evaluation.systems import System, best_rows, rank, vector_system
 from index.errors import CorpusError
 
 
@@ -132,8 +132,8 @@ def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System)
 def test_queries_of_their_own_have_all_documents_as_candidates(system: System) -> None:
     vectors = np.eye(4, dtype=np.float32)
     corpus = vector_system("semantic", "", np.concatenate([vectors, vectors[:1]]), 4)
-    assert best_candidates(corpus, np.array([4]), 2)[0][0] == 0
-    assert 0 not in best_candidates(corpus, np.array([0]), 2)[0]
+    assert best_rows(corpus.score(np.array([4]))[0], 4, 2)[0] == 0
+    assert 0 not in best_rows(corpus.score(np.array([0]))[0], 0, 2)
 
 
 def test_a_map_of_reranked_scores_rises() -> None:
