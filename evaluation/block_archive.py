@@ -27,7 +27,7 @@ _ARCHIVE = DatabaseFormat(
     application_id=0x4C4D4241,
     version=1,
     schema="""
-CREATE TABLE archive (key TEXT NOT NULL, skipped INTEGER);
+CREATE TABLE archive (key TEXT NOT NULL);
 CREATE TABLE texts (
     number INTEGER PRIMARY KEY,
     hash TEXT NOT NULL,
@@ -37,7 +37,6 @@ CREATE TABLE texts (
     token_ids BLOB NOT NULL,
     vectors BLOB NOT NULL
 );
-CREATE TABLE documents (number INTEGER PRIMARY KEY, id TEXT NOT NULL, text INTEGER NOT NULL);
 """,
 )
 
@@ -148,12 +147,14 @@ class BlockArchive:
 
     Attributes:
         key: of the encoder that made it.
+        tokens: Int64[N], how many tokens each text has, including those that are not read.
         sizes: Int64[N], how many blocks each text has.
         blocks: return the token ids of each block of a text, special tokens not included.
         vectors: return the block vectors Float16[S, H] of a text, of unit norm.
     """
 
     key: ArchiveKey
+    tokens: Int64
     sizes: Int64
     blocks: Callable[[int], tuple[Sequence[int], ...]]
     vectors: Callable[[int], Float16]
@@ -177,7 +178,7 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
     texts = _Texts(directory)
     if key is not None:
         require_same(directory, texts.key, key)
-    return BlockArchive(texts.key, texts.sizes, texts.blocks, texts.vectors)
+    return BlockArchive(texts.key, texts.tokens, texts.sizes, texts.blocks, texts.vectors)
 
 
 class _Texts:
@@ -187,8 +188,8 @@ class _Texts:
         self._file = open_archive_file(directory)
         finalize(self, self._file.close)
         self.key = read_key(self._file)
-        rows = self._file.read_rows("SELECT blocks FROM texts ORDER BY number")
-        self.sizes = np.array(rows, dtype=np.int64).ravel()
+        rows = self._file.read_rows("SELECT tokens, blocks FROM texts ORDER BY number")
+        self.tokens, self.sizes = np.array(rows, dtype=np.int64).reshape(-1, 2).T
 
     def blocks(self, row: int) -> tuple[Sequence[int], ...]:
         token_ids, lengths = self._read("token_ids, lengths", row)
@@ -216,7 +217,7 @@ class BlockArchiveWriter:
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
         """Open an archive for writing: a new one, or one to continue."""
         directory.mkdir(parents=True, exist_ok=True)
-        begin = "INSERT INTO archive (key) VALUES (?)"
+        begin = "INSERT INTO archive VALUES (?)"
         _ARCHIVE.create_if_missing(directory / ARCHIVE_FILE, begin, (json.dumps(asdict(key)),))
         self._key = key
         self._file = open_archive_file(directory, read_only=False)
@@ -237,19 +238,6 @@ class BlockArchiveWriter:
         with self._file.writing() as connection:
             connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self.row_of |= zip(texts, numbers, strict=True)
-
-    def note_documents(self, documents: Sequence[tuple[str, str]], skipped: int) -> None:
-        """Note the ids of the documents of a whole corpus, with the hashes of their texts.
-
-        Args:
-            documents: in the order of the corpus.
-            skipped: number of pieces of input that were left out.
-        """
-        rows = [(document_id, self.row_of[text_hash]) for document_id, text_hash in documents]
-        with self._file.writing() as connection:
-            connection.execute("DELETE FROM documents")
-            connection.executemany("INSERT INTO documents (id, text) VALUES (?, ?)", rows)
-            connection.execute("UPDATE archive SET skipped = ?", (skipped,))
 
     def _row(
         self, text_hash: str, text: SentenceBlocks, vectors: Float32

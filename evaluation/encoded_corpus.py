@@ -1,8 +1,7 @@
 """A corpus as sentence blocks and block vectors: encoded once, for training and evaluation.
 
-The directory is a block archive (`evaluation.block_archive`) of the distinct texts. It has the
-documents of the corpus at the last complete run. A text that was encoded before is not encoded
-again, even under another id.
+The directory is a block archive (`evaluation.block_archive`) of the distinct texts. A text that was
+encoded before is not encoded again, even under another id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +47,6 @@ from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import Progress
 
-_DOCUMENTS = """
-SELECT id, text, hash, tokens FROM documents JOIN texts ON texts.number = documents.text
-ORDER BY documents.number"""
 _LOCK = "writer.lock"
 _DOCUMENTS_PER_CALL = 256  # of the document level
 
@@ -76,7 +72,7 @@ class EncodedCorpus:
     skipped: int
 
 
-def encode_corpus(
+def keep_blocks(
     corpus: Path,
     directory: Path,
     encoder: Encoder,
@@ -91,20 +87,11 @@ def encode_corpus(
         encoder: provides sentence level and tokenizer.
         progress: notified of progress and skipped input.
         max_blocks: sentence blocks to read of a document, which may be more than the document
-            level reads; by default as many.
+            level reads; by default as many, or as many as the directory has.
     """
-    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
+    most = max_blocks or _kept_blocks(directory)
+    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=most)
     return _keep(corpus, directory, key, encoder.checkpoint, encoder, progress)
-
-
-def keep_blocks(
-    corpus: Path,
-    directory: Path,
-    encoder: Encoder,
-    progress: Progress,
-) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory, after encoding what is missing."""
-    return encode_corpus(corpus, directory, encoder, progress, _kept_blocks(directory))
 
 
 def keep_tokens(
@@ -127,31 +114,6 @@ def _kept_blocks(directory: Path) -> int | None:
         return read_key(file).max_blocks
 
 
-def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
-    """Open what `encode_corpus` wrote.
-
-    Raises:
-        CorpusError: the corpus was not encoded completely.
-    """
-    archive = read_block_archive(directory, key)
-    with closing(open_archive_file(directory)) as file:
-        ((skipped,),) = file.read_rows("SELECT skipped FROM archive")
-        found = file.read_rows(_DOCUMENTS)
-    if skipped is None:
-        raise CorpusError(
-            f"{directory}: the corpus was not encoded completely: run the same command again"
-        )
-    ids, rows, hashes, tokens = zip(*found, strict=True)
-    return EncodedCorpus(
-        ids=ids,
-        rows=np.array(rows, dtype=np.int64),
-        hashes=hashes,
-        tokens=np.array(tokens, dtype=np.int64),
-        archive=archive,
-        skipped=skipped,
-    )
-
-
 def _keep(
     corpus: Path,
     directory: Path,
@@ -163,40 +125,37 @@ def _keep(
     """Read what is missing; without an encoder, blocks alone."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = BlockTokenizer(replace(checkpoint, max_blocks=key.max_blocks))
+    kept: dict[str, str] = {}
+    number = 0
     try:
         with FileLock(directory / _LOCK, timeout=0):
             writer = BlockArchiveWriter(directory, key)
             progress.started("encoding" if encoder else "reading", count_documents(corpus))
-            _read_into(writer, corpus, tokenizer, encoder, progress)
+            for batch in group(report_skipped(read_corpus(corpus), progress)):
+                found = [item for item in batch if isinstance(item, Document)]
+                hashes = {document.id: document.content_hash.hex() for document in found}
+                new = {hashes[d.id]: d for d in found if hashes[d.id] not in writer.row_of}
+                progress.advanced(len(batch) - len(new))
+                texts = _read(new, tokenizer, progress)
+                writer.append(texts, _block_vectors(list(texts.values()), encoder))
+                tokens = sum(text.receipt.tokens_read for text in texts.values())
+                progress.advanced(len(new), tokens=tokens)
+                kept |= {name: of for name, of in hashes.items() if of in writer.row_of}
+                number += len(batch)
     except Timeout as error:
         raise CorpusError(f"{directory}: another process is encoding into it") from error
-    return read_encoded_corpus(directory, key)
-
-
-def _read_into(
-    writer: BlockArchiveWriter,
-    corpus: Path,
-    tokenizer: BlockTokenizer,
-    encoder: Encoder | None,
-    progress: Progress,
-) -> None:
-    kept: list[tuple[str, str]] = []
-    number = 0
-    for batch in group(report_skipped(read_corpus(corpus), progress)):
-        documents = [item for item in batch if isinstance(item, Document)]
-        hashes = [document.content_hash.hex() for document in documents]
-        both = list(zip(hashes, documents, strict=True))
-        new = {text_hash: found for text_hash, found in both if text_hash not in writer.row_of}
-        progress.advanced(len(batch) - len(new))
-        texts = _read(new, tokenizer, progress)
-        writer.append(texts, _block_vectors(list(texts.values()), encoder))
-        tokens = sum(text.receipt.tokens_read for text in texts.values())
-        progress.advanced(len(new), tokens=tokens)
-        kept += [(found.id, text_hash) for text_hash, found in both if text_hash in writer.row_of]
-        number += len(batch)
     if not kept:
         raise CorpusError(f"{corpus}: has no document that can be read")
-    writer.note_documents(kept, number - len(kept))
+    archive = read_block_archive(directory, key)
+    rows = np.array([writer.row_of[text_hash] for text_hash in kept.values()], dtype=np.int64)
+    return EncodedCorpus(
+        ids=tuple(kept),
+        rows=rows,
+        hashes=tuple(kept.values()),
+        tokens=archive.tokens[rows],
+        archive=archive,
+        skipped=number - len(kept),
+    )
 
 
 def _read(

@@ -43,9 +43,9 @@ def unit_blocks(count: int, seed: int = 0) -> Float32:
 def corpus_blocks(sizes: list[int], tokens: int = 10) -> CorpusBlocks:
     ends = np.cumsum(sizes)
     vectors = np.split(unit_blocks(int(ends[-1])).astype(np.float16), ends[:-1])
-    archive = BlockArchive(
-        KEY, np.array(sizes), lambda row: ((7,) * tokens,) * sizes[row], vectors.__getitem__
-    )
+    many = np.array(sizes)
+    texts = [((7,) * tokens,) * size for size in sizes]
+    archive = BlockArchive(KEY, many, many, texts.__getitem__, vectors.__getitem__)
     return CorpusBlocks(archive, np.arange(len(sizes)))
 
 

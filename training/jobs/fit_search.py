@@ -82,6 +82,7 @@ def _archive(stored: BlockArchive, rows: Sequence[int], vectors: Sequence[Float3
     halves = [of_one.astype(np.float16) for of_one in vectors]
     return BlockArchive(
         key=replace(stored.key, block_dimension=vectors[0].shape[1]),
+        tokens=stored.tokens[list(rows)],
         sizes=stored.sizes[list(rows)],
         blocks=lambda row: stored.blocks(rows[row]),
         vectors=halves.__getitem__,
