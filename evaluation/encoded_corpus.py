@@ -59,7 +59,6 @@ class EncodedCorpus:
         ids: N document ids, in the order of the corpus.
         rows: Int64[N], the row of each document in the archive; equal texts share one.
         hashes: N SHA-256 of the texts, in hex.
-        tokens: Int64[N], number of tokens of each document, including those not read.
         archive: blocks and block vectors.
         skipped: number of pieces of input that the last run skipped.
     """
@@ -67,9 +66,14 @@ class EncodedCorpus:
     ids: tuple[str, ...]
     rows: Int64
     hashes: tuple[str, ...]
-    tokens: Int64
     archive: BlockArchive
     skipped: int
+
+    @property
+    def tokens(self) -> Int64:
+        """Number of tokens of each document, including those not read, Int64[N]."""
+        tokens: Int64 = self.archive.tokens[self.rows]
+        return tokens
 
 
 def keep_blocks(
@@ -146,14 +150,11 @@ def _keep(
         raise CorpusError(f"{directory}: another process is encoding into it") from error
     if not kept:
         raise CorpusError(f"{corpus}: has no document that can be read")
-    archive = read_block_archive(directory, key)
-    rows = np.array([writer.row_of[text_hash] for text_hash in kept.values()], dtype=np.int64)
     return EncodedCorpus(
         ids=tuple(kept),
-        rows=rows,
+        rows=np.array([writer.row_of[text_hash] for text_hash in kept.values()], dtype=np.int64),
         hashes=tuple(kept.values()),
-        tokens=archive.tokens[rows],
-        archive=archive,
+        archive=read_block_archive(directory, key),
         skipped=number - len(kept),
     )
 

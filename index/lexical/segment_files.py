@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,10 @@ _THREADS = 4  # that compare files with their checksums
 _Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedSnapshot:
-    """A snapshot whose segments are in files, and the manifest of these."""
+def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> str:
+    """Write the files of a snapshot, durable at return, and return the manifest of them.
 
-    segments: tuple[LiveSegment, ...]
-    names: frozenset[str]
-    manifest: str
-
-
-def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
-    """Write the files of a snapshot, durable at return; those that are there stay.
-
-    The frequencies of the snapshot are those of its terms.
+    Those that are there stay. The frequencies of the snapshot are those of its terms.
     """
     number = max(
         (int(path.stem) for path in directory.glob("*.*") if path.stem.isdigit()), default=0
@@ -71,12 +62,7 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
         "segments": [asdict(file) for file in files],
         "terms": asdict(terms),
     }
-    segments = tuple(
-        _load_segment(directory, file, live.squares)
-        for file, live in zip(files, snapshot.segments, strict=True)
-    )
-    names = frozenset([terms.name, *(file.name for file in files)])
-    return SavedSnapshot(segments, names, json.dumps(manifest))
+    return json.dumps(manifest)
 
 
 def load_snapshot(directory: Path, manifest: str) -> LexicalSnapshot:
@@ -96,10 +82,12 @@ def load_snapshot(directory: Path, manifest: str) -> LexicalSnapshot:
     return LexicalSnapshot(segments, terms, frequencies, number, changes, fields["identity"])
 
 
-def delete_others(directory: Path, saved: SavedSnapshot) -> None:
-    """Delete the files that the current snapshot does not need."""
+def delete_others(directory: Path, manifest: str) -> None:
+    """Delete the files that the snapshot of a manifest does not need."""
+    fields = json.loads(manifest)
+    needed = {file["name"] for file in (*fields["segments"], fields["terms"])}
     for path in (*directory.glob("*.segment"), *directory.glob("*.terms")):
-        if path.name not in saved.names:
+        if path.name not in needed:
             with suppress(OSError):
                 path.unlink()
 

@@ -131,7 +131,6 @@ def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
             ids=tuple(texts),
             rows=np.arange(len(texts), dtype=np.int64),
             hashes=tuple(Document(key, text).content_hash.hex() for key, text in texts.items()),
-            tokens=archive.tokens,
             archive=archive,
             skipped=0,
         )

@@ -53,7 +53,6 @@ def select_documents(encoded: EncodedCorpus, places: Sequence[int]) -> EncodedCo
         ids=tuple(encoded.ids[place] for place in rows),
         hashes=tuple(encoded.hashes[place] for place in rows),
         rows=encoded.rows[rows],
-        tokens=encoded.tokens[rows],
     )
 
 
