@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.segmentation import separate_words
+from evaluation.block_archive import BlockArchive
 from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.systems import System, matrix_system, row_products, vector_system
 from index.errors import CorpusError
@@ -22,19 +22,20 @@ _CHUNKS_PER_CALL = 128
 
 @dataclass(frozen=True, slots=True)
 class CorpusBlocks:
-    """The block vectors of N documents.
+    """The blocks of N documents: an archive, and their rows Int64[N] in it."""
 
-    Attributes:
-        vectors: float16 or Float32[B, H], unit norm; may be memory-mapped.
-        starts: Int64[N], the first block of each document.
-        ends: Int64[N], the block after its last.
-        block_ends: Int64[B], where the tokens of each block end, counted over all blocks.
-    """
+    archive: BlockArchive
+    rows: Int64
 
-    vectors: NDArray[np.floating]
-    starts: Int64
-    ends: Int64
-    block_ends: Int64
+    @property
+    def sizes(self) -> Int64:
+        """How many blocks each document has, Int64[N]."""
+        return self.archive.sizes[self.rows]
+
+    def vectors(self) -> Iterator[Float32]:
+        """Yield the block vectors [S, H] of each document."""
+        for row in self.rows.tolist():
+            yield self.archive.vectors(row).astype(np.float32)
 
 
 def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
@@ -50,17 +51,12 @@ def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
             f"{len(missing)} documents have no blocks, the first of them {missing[0]!r}: "
             "was this corpus encoded in this folder?"
         )
-    rows = encoded.rows[[place[document_id] for document_id in ids]]
-    archive = encoded.archive
-    starts = np.concatenate([[0], archive.document_ends[:-1]])
-    return CorpusBlocks(
-        archive.block_vectors, starts[rows], archive.document_ends[rows], archive.block_ends
-    )
+    return CorpusBlocks(encoded.archive, encoded.rows[[place[name] for name in ids]])
 
 
 def mean_system(blocks: CorpusBlocks) -> System:
     """Make the system of the mean of all block vectors of each document."""
-    vectors = mean_vectors(blocks, blocks.ends - blocks.starts)
+    vectors = mean_vectors(blocks, blocks.sizes)
     return vector_system("mean", "mean of the block vectors of the whole document", vectors)
 
 
@@ -76,18 +72,19 @@ def mean_vectors(blocks: CorpusBlocks, counts: Int64) -> Float32:
 
     A document without blocks gets zeros.
     """
-    means = np.zeros((len(counts), blocks.vectors.shape[1]), dtype=np.float32)
-    for row, (start, count) in enumerate(zip(blocks.starts, counts, strict=True)):
+    means = np.zeros((len(counts), blocks.archive.key.block_dimension), dtype=np.float32)
+    for row, (vectors, count) in enumerate(zip(blocks.vectors(), counts, strict=True)):
         if count:
-            means[row] = blocks.vectors[start : start + count].astype(np.float32).mean(0)
+            means[row] = vectors[:count].mean(0)
     return _unit(means)
 
 
 def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
     """Count the blocks of each document that end within its first tokens; at least one."""
-    begins = np.concatenate([[0], blocks.block_ends])[blocks.starts]  # in tokens
-    last = np.searchsorted(blocks.block_ends, begins + tokens, side="right")
-    within: Int64 = np.minimum(np.maximum(last - blocks.starts, 1), blocks.ends - blocks.starts)
+    texts = map(blocks.archive.blocks, blocks.rows.tolist())
+    ends = (np.cumsum([len(block) for block in text]) for text in texts)
+    last = np.array([np.searchsorted(some, tokens, side="right") for some in ends])
+    within: Int64 = np.minimum(np.maximum(last, 1), blocks.sizes)
     return within
 
 
@@ -143,19 +140,13 @@ def _mean_of_best(query: Float32, chunks: Float32, starts: Int64) -> Float32:
 
 
 def _chunks(blocks: CorpusBlocks, chunk_blocks: int) -> tuple[Float32, Int64]:
-    chunks: list[Float32] = []
-    ends = np.zeros(len(blocks.starts), dtype=np.int64)
-    total = 0
-    for row, (start, end) in enumerate(zip(blocks.starts, blocks.ends, strict=True)):
-        document_blocks = blocks.vectors[start:end].astype(np.float32)
-        if len(document_blocks):
-            firsts = np.arange(0, len(document_blocks), chunk_blocks)
-            chunks.append(np.add.reduceat(document_blocks, firsts, axis=0))
-            total += len(firsts)
-        ends[row] = total
-    width = blocks.vectors.shape[1]
-    stacked = np.concatenate(chunks) if chunks else np.zeros((0, width), dtype=np.float32)
-    return _unit(stacked), ends
+    width = blocks.archive.key.block_dimension
+    chunks = [np.zeros((0, width), dtype=np.float32)]
+    for vectors in blocks.vectors():
+        firsts = np.arange(0, len(vectors), chunk_blocks)
+        chunks.append(np.add.reduceat(vectors, firsts, axis=0) if len(vectors) else vectors)
+    ends = np.cumsum([len(some) for some in chunks[1:]], dtype=np.int64)
+    return _unit(np.concatenate(chunks)), ends
 
 
 def _unit(vectors: Float32) -> Float32:

@@ -1,38 +1,44 @@
-"""The block archive: sentence blocks and block vectors of many documents on disk, memory-mapped.
+"""The block archive: sentence blocks and block vectors of many texts, in a file of SQLite.
 
 Encoding spends its time in the sentence level. To train or compare document levels over a frozen
-one, its block vectors are computed once and stored here.
-
-archive.json        what made it: digests of the block graph and the tokenizer, sizes
-progress.json       how many documents, blocks and tokens are committed
-tokens.bin          token ids of all blocks, one after another, uint16 or uint32
-block_ends.bin      Int64[B], where each block ends in the tokens
-block_vectors.bin   Float16[B, H]
-document_ends.bin   Int64[N], where each document ends in the blocks
-
-Documents are appended in batches. A batch counts once `progress.json` says so, and that file is
-replaced whole: a writer killed at any moment loses its last batch and nothing else.
+one, its block vectors are computed once and stored here. Texts are appended in batches: a writer
+killed at any moment loses its last batch and nothing else.
 """
 
 import json
-import math
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.arrays import Float16, Float32, Int64
-from encoder.atomic_files import write_atomically
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import BLOCK_GRAPH, SENTENCE_MODEL, TOKENIZER, Checkpoint
 from encoder.errors import ArchiveError
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 
-FORMAT = 1
-KEY = "archive.json"
+ARCHIVE_FILE = "archive.sqlite3"
+_ARCHIVE = DatabaseFormat(
+    "block archives",
+    application_id=0x4C4D4241,
+    version=1,
+    schema="""
+CREATE TABLE archive (key TEXT NOT NULL);
+CREATE TABLE texts (
+    number INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    lengths BLOB NOT NULL,
+    token_ids BLOB NOT NULL,
+    vectors BLOB NOT NULL
+);
+""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,212 +130,127 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
         )
 
 
-def read_key(directory: Path) -> ArchiveKey:
+def open_archive_file(directory: Path, *, read_only: bool = True) -> SQLiteConnections:
+    """Open the file of an archive, which exists where it is to be read only."""
+    return SQLiteConnections(directory / ARCHIVE_FILE, read_only=read_only, kind=_ARCHIVE)
+
+
+def read_key(file: SQLiteConnections) -> ArchiveKey:
     """Read the key of an archive."""
-    content = read_json(directory / KEY)
-    try:
-        if content.pop("format") != FORMAT:
-            raise ArchiveError(f"{directory / KEY}: the format is not {FORMAT}")
-        return ArchiveKey(**content)
-    except (KeyError, TypeError) as error:
-        raise ArchiveError(f"{directory / KEY}: not understood: {error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ArchiveError(f"{path}: is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ArchiveError(f"{path}: is not a JSON object")
-    return content
-
-
-def replace_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    write_atomically(path, json.dumps(content))
-
-
-_PROGRESS = "progress.json"
+    ((key,),) = file.read_rows("SELECT key FROM archive")
+    return ArchiveKey(**json.loads(key))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockArchive:
-    """The committed documents of an archive, memory-mapped.
+    """The committed texts of an archive; safe to use from many threads.
 
     Attributes:
         key: of the encoder that made it.
-        tokens: uint16 or uint32 [T], token ids without special tokens.
-        block_ends: Int64[B].
-        block_vectors: Float16[B, H], unit norm.
-        document_ends: Int64[N].
+        tokens: Int64[N], how many tokens each text has, including those that are not read.
+        sizes: Int64[N], how many blocks each text has.
+        blocks: return the token ids of each block of a text, special tokens not included.
+        vectors: return the block vectors Float16[S, H] of a text, of unit norm.
     """
 
     key: ArchiveKey
-    tokens: NDArray[Any]
-    block_ends: Int64
-    block_vectors: Float16
-    document_ends: Int64
+    tokens: Int64
+    sizes: Int64
+    blocks: Callable[[int], tuple[Sequence[int], ...]]
+    vectors: Callable[[int], Float16]
 
     def __len__(self) -> int:
-        return len(self.document_ends)
+        return len(self.sizes)
 
     def without_vectors(self, width: int) -> "BlockArchive":
         """Return it for a model of block vectors [width] that reads tokens only: they are 0."""
-        nothing = np.broadcast_to(np.zeros((), np.float16), (len(self.block_ends), width))
-        return replace(self, block_vectors=nothing)
+        nothing = np.zeros((), np.float16)
+        return replace(self, vectors=lambda row: np.broadcast_to(nothing, (self.sizes[row], width)))
 
     def mean_tokens(self, max_blocks: int) -> float:
-        """Return how many tokens the first blocks of a document have, the mean over documents."""
-        ends = np.concatenate([[0], self.block_ends])
-        starts = np.concatenate([[0], self.document_ends[:-1]])
-        stops = np.minimum(starts + max_blocks, self.document_ends)
-        return float((ends[stops] - ends[starts]).mean())
-
-    def span(self, row: int) -> tuple[int, int]:
-        """Return the first block of a document and the one after its last."""
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of an archive of {len(self)} documents")
-        return int(self.document_ends[row - 1]) if row else 0, int(self.document_ends[row])
-
-    def vectors(self, row: int) -> Float16:
-        """Return the block vectors [S, H] of one document."""
-        start, stop = self.span(row)
-        return self.block_vectors[start:stop]
-
-    def blocks(self, row: int) -> tuple[Sequence[int], ...]:
-        """Return the token ids of each block of one document, special tokens not included."""
-        start, stop = self.span(row)
-        ends = self.block_ends[start:stop]
-        first = int(self.block_ends[start - 1]) if start else 0
-        starts = [first, *ends[:-1].tolist()]
-        return tuple(self.tokens[a:b].tolist() for a, b in zip(starts, ends, strict=True))
+        """Return how many tokens the first blocks of a text have, the mean over texts."""
+        read = (self.blocks(row)[:max_blocks] for row in range(len(self)))
+        return float(np.mean([sum(map(len, blocks)) for blocks in read]))
 
 
 def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockArchive:
-    """Open the committed documents of an archive, which must have the key, if one is given."""
-    found = read_key(directory)
+    """Open the committed texts of an archive, which must have the key, if one is given."""
+    texts = _Texts(directory)
     if key is not None:
-        require_same(directory, found, key)
-    counts = _read_progress(directory)
-    arrays = {}
-    for name, (kind, shape) in _layout(found, counts).items():
-        path = directory / f"{name}.bin"
-        _require_size(path, kind, shape)
-        empty = 0 in shape  # nothing can be mapped of an empty file
-        arrays[name] = (
-            np.empty(shape, kind) if empty else np.memmap(path, kind, mode="r", shape=shape)
-        )
-    return BlockArchive(key=found, **arrays)
+        require_same(directory, texts.key, key)
+    return BlockArchive(texts.key, texts.tokens, texts.sizes, texts.blocks, texts.vectors)
+
+
+class _Texts:
+    """The texts in the file of an archive."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = open_archive_file(directory)
+        finalize(self, self._file.close)
+        self.key = read_key(self._file)
+        rows = self._file.read_rows("SELECT tokens, blocks FROM texts ORDER BY number")
+        self.tokens, self.sizes = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+
+    def blocks(self, row: int) -> tuple[Sequence[int], ...]:
+        token_ids, lengths = self._read("token_ids, lengths", row)
+        tokens = np.frombuffer(token_ids, self.key.token_type).tolist()
+        ends = np.cumsum(np.frombuffer(lengths, np.uint16)).tolist()
+        return tuple(tokens[start:end] for start, end in pairwise((0, *ends)))
+
+    def vectors(self, row: int) -> Float16:
+        (vectors,) = self._read("vectors", row)
+        shape = (int(self.sizes[row]), self.key.block_dimension)
+        return np.frombuffer(vectors, np.float16).reshape(shape)
+
+    def _read(self, columns: str, row: int) -> tuple[Any, ...]:
+        statement = f"SELECT {columns} FROM texts WHERE number = ?"  # noqa: S608
+        return self._file.read_rows(statement, int(row))[0]  # int: it may be of NumPy
 
 
 class BlockArchiveWriter:
-    """Appends documents to an archive: one writer at a time, and any number of readers."""
+    """Appends texts to an archive: one writer at a time, and any number of readers.
+
+    Attributes:
+        row_of: the row of each committed text, by its hash.
+    """
 
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
-        """Open an archive for writing: a new one, or one to continue.
-
-        What a killed writer left beyond the last commit is truncated.
-        """
+        """Open an archive for writing: a new one, or one to continue."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+        begin = "INSERT INTO archive VALUES (?)"
+        _ARCHIVE.create_if_missing(directory / ARCHIVE_FILE, begin, (json.dumps(asdict(key)),))
         self._key = key
-        if not (directory / KEY).exists():
-            self._begin()
-        require_same(directory, read_key(directory), key)
-        self._counts = _read_progress(directory)
-        for name, (kind, shape) in _layout(key, self._counts).items():
-            path = directory / f"{name}.bin"
-            path.touch()
-            _require_size(path, kind, shape)
-            os.truncate(path, _bytes(kind, shape))
+        self._file = open_archive_file(directory, read_only=False)
+        finalize(self, self._file.close)
+        require_same(directory, read_key(self._file), key)
+        self.row_of = dict(self._file.read_rows("SELECT hash, number FROM texts"))
 
-    def __len__(self) -> int:
-        return self._counts.documents
+    def append(self, texts: Mapping[str, SentenceBlocks], vectors: Sequence[Float32]) -> None:
+        """Commit texts of at most `max_blocks` blocks by their hashes; all of them or none.
 
-    def append(self, documents: Sequence[SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit documents of at most `max_blocks` blocks, each with its block vectors [S, H].
-
-        Once this returns, they are durable; if a file cannot be written, none is committed.
+        Args:
+            texts: none of them in `row_of`.
+            vectors: block vectors [S, H] of each.
         """
-        for document, of_document in zip(documents, vectors, strict=True):
-            self._check(document, of_document)
-        if not documents:
-            return
-        blocks = [block for document in documents for block in document.blocks]
-        counts = self._counts
-        block_ends = counts.tokens + np.cumsum([len(block) for block in blocks], dtype=np.int64)
-        ends = counts.blocks + np.cumsum([len(d.blocks) for d in documents], dtype=np.int64)
-        self._write("tokens", np.concatenate([np.asarray(b, self._key.token_type) for b in blocks]))
-        self._write("block_ends", block_ends)
-        self._write("block_vectors", np.concatenate(vectors).astype(np.float16))
-        self._write("document_ends", ends)
-        self._counts = _Counts(len(self) + len(documents), int(ends[-1]), int(block_ends[-1]))
-        replace_json(self._directory / _PROGRESS, asdict(self._counts))
+        numbers = range(len(self.row_of), len(self.row_of) + len(texts))
+        each = zip(numbers, texts.items(), vectors, strict=True)
+        rows = [(number, *self._row(*text, of_text)) for number, text, of_text in each]
+        with self._file.writing() as connection:
+            connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self.row_of |= zip(texts, numbers, strict=True)
 
-    def _begin(self) -> None:
-        if any(self._directory.glob("*.bin")):
-            raise ArchiveError(f"{self._directory}: {KEY} is missing: this archive is damaged")
-        # The key comes last: with it the directory is an archive, even without a document.
-        replace_json(self._directory / _PROGRESS, asdict(_Counts()))
-        replace_json(self._directory / KEY, {"format": FORMAT, **asdict(self._key)})
-
-    def _check(self, document: SentenceBlocks, vectors: Float32) -> None:
-        expected = (len(document.blocks), self._key.block_dimension)
+    def _row(
+        self, text_hash: str, text: SentenceBlocks, vectors: Float32
+    ) -> tuple[str, int, int, bytes, bytes, bytes]:
+        expected = (len(text.blocks), self._key.block_dimension)
         if vectors.shape != expected:
             raise ArchiveError(f"block vectors of shape {vectors.shape}, not {expected}")
-        if not 0 < len(document.blocks) <= self._key.max_blocks:
+        if not 0 < len(text.blocks) <= self._key.max_blocks:
             raise ArchiveError(
-                f"a document of {len(document.blocks)} blocks: this archive takes 1 to "
+                f"a document of {len(text.blocks)} blocks: this archive takes 1 to "
                 f"{self._key.max_blocks}"
             )
-
-    def _write(self, name: str, array: NDArray[Any]) -> None:
-        kind, shape = _layout(self._key, self._counts)[name]
-        with (self._directory / f"{name}.bin").open("r+b") as file:
-            file.seek(_bytes(kind, shape))  # a batch that failed may have left bytes there
-            file.write(array.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    documents: int = 0
-    blocks: int = 0
-    tokens: int = 0
-
-
-_Layout = dict[str, tuple[str, tuple[int, ...]]]
-
-
-def _layout(key: ArchiveKey, counts: _Counts) -> _Layout:
-    """Return the type and the committed shape of each raw file."""
-    return {
-        "tokens": (key.token_type, (counts.tokens,)),
-        "block_ends": ("int64", (counts.blocks,)),
-        "block_vectors": ("float16", (counts.blocks, key.block_dimension)),
-        "document_ends": ("int64", (counts.documents,)),
-    }
-
-
-def _bytes(kind: str, shape: tuple[int, ...]) -> int:
-    return math.prod((np.dtype(kind).itemsize, *shape))
-
-
-def _require_size(path: Path, kind: str, shape: tuple[int, ...]) -> None:
-    expected = _bytes(kind, shape)
-    size = path.stat().st_size if path.exists() else 0
-    if size < expected:
-        raise ArchiveError(f"{path}: has {size} bytes of {expected}: this archive is damaged")
-
-
-def _read_progress(directory: Path) -> _Counts:
-    content = read_json(directory / _PROGRESS)
-    try:
-        return _Counts(**{name: int(value) for name, value in content.items()})
-    except (TypeError, ValueError) as error:
-        raise ArchiveError(f"{directory / _PROGRESS}: not understood: {error}") from error
+        lengths = np.array([len(block) for block in text.blocks], dtype=np.uint16)
+        token_ids = np.concatenate([np.asarray(b, self._key.token_type) for b in text.blocks])
+        parts = (lengths.tobytes(), token_ids.tobytes(), vectors.astype(np.float16).tobytes())
+        return text_hash, text.receipt.tokens, len(text.blocks), *parts

@@ -1,17 +1,16 @@
 """Files of judgements: relevance (qrels), labelled pairs, splits, lists of ids."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from encoder.arrays import Bool, Int64
-from index.corpus.json_lines import BadLine, Line, read_lines
-from index.errors import CorpusError
+from index.corpus.json_lines import BadLine, Line, parse_object, read_lines
+from index.corpus.records import document_id
+from index.errors import CorpusError, DocumentError
 
 PARTS = ("train", "valid", "test")
 
@@ -116,31 +115,15 @@ def find_pairs(pairs: Sequence[Pair], ids: Sequence[str]) -> PairRows:
 
 def _parse_pair(text: str, where: str) -> Pair:
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where}: is not JSON") from error
-    if not isinstance(record, dict):
-        raise CorpusError(f"{where}: is not a JSON object")
-    source, target = (_document_id(record, field, where) for field in ("source", "target"))
-    if "label" not in record:
-        raise CorpusError(f"{where}: label: is missing")
-    label = record["label"]
-    if not isinstance(label, int | float) or label not in (0, 1):
-        raise CorpusError(f"{where}: label: is {str(label)[:20]!r}, not 0 or 1")
+        record = parse_object(text)
+        source, target = document_id(record, "source"), document_id(record, "target")
+        if record.get("label") not in (0, 1):
+            raise DocumentError("label", f"is {str(record.get('label'))[:20]!r}, not 0 or 1")
+    except (CorpusError, DocumentError) as error:
+        raise CorpusError(f"{where}: {error}") from error
     if source == target:
         raise CorpusError(f"{where}: {source!r} is paired with itself")
-    return Pair(source, target, bool(label), where)
-
-
-def _document_id(record: dict[str, Any], field: str, where: str) -> str:
-    if field not in record:
-        raise CorpusError(f"{where}: {field}: is missing")
-    value = record[field]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # as in a corpus
-    if not isinstance(value, str) or not value:
-        raise CorpusError(f"{where}: {field}: is not a document id")
-    return value
+    return Pair(source, target, bool(record["label"]), where)
 
 
 Qrels = dict[str, dict[str, int]]

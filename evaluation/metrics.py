@@ -1,11 +1,11 @@
-"""The metrics: of retrieval by ir-measures, of pairs by scikit-learn.
+"""The metrics: of retrieval by ir-measures, of pairs as their resamples are measured, too.
 
 Retrieval: nDCG@10 (gain = relevance), MAP@100, recall@10 and recall@100 against judgements. Pairs:
 accuracy, precision, recall and F1 at a threshold, the area under the ROC curve (AUC), and the
 accuracy of triplets.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +13,12 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Float64
 from evaluation.judgements import PairRows, Qrels
 from evaluation.significance import Estimate, bootstrap_percentiles, join_estimates
-from evaluation.systems import Run
+from evaluation.systems import Ranked
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.vectors.vector_index import NO_VECTOR
 
 NDCG = "nDCG@10"
 MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
-
-ScoredDocuments = Mapping[str, Mapping[str, float]]  # query id -> document id -> score
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class QueryMeasures:
     """The measures of each of Q queries that have judgements.
 
     Attributes:
-        query_ids: Q ids, in the order of the run.
+        query_ids: Q ids, in the order of the ranking.
         values: Float64[Q, 4], in the order of `MEASURES`.
     """
 
@@ -42,25 +39,25 @@ class QueryMeasures:
         return self.values[:, MEASURES.index(NDCG)]
 
 
-def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
+def evaluate_run(run: Ranked, qrels: Qrels) -> dict[str, float]:
     """Return the means of `MEASURES` over the queries that have judgements."""
-    means = evaluate_per_query(run, ids, qrels).values.mean(0)
+    means = evaluate_per_query(run, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
 
-def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
+def evaluate_per_query(run: Ranked, qrels: Qrels) -> QueryMeasures:
     """Measure each query of a run that has judgements.
 
     Raises:
         CorpusError: no query has a judgement.
     """
-    judged = {query: qrels[query] for query in run.query_ids if query in qrels}
+    judged = {query: qrels[query] for query in run if query in qrels}
     if not judged:
         raise CorpusError("no query has a judgement: are these the judgements of this corpus?")
-    return QueryMeasures(tuple(judged), measure_scores(_score_documents(run, ids, judged), judged))
+    return QueryMeasures(tuple(judged), measure_scores(run, judged))
 
 
-def ndcg_at_10(scores: ScoredDocuments, qrels: Qrels) -> Float64:
+def ndcg_at_10(scores: Ranked, qrels: Qrels) -> Float64:
     """Return nDCG@10 of each query of the judgements, Float64[Q]; see `measure_scores`."""
     return measure_scores(scores, qrels, MEASURES[:1])[:, 0]
 
@@ -70,9 +67,7 @@ def in_order(documents: Iterable[str]) -> dict[str, float]:
     return {document: -float(place) for place, document in enumerate(documents)}
 
 
-def measure_scores(
-    scores: ScoredDocuments, qrels: Qrels, names: Sequence[str] = MEASURES
-) -> Float64:
+def measure_scores(scores: Ranked, qrels: Qrels, names: Sequence[str] = MEASURES) -> Float64:
     """Measure each query of the judgements.
 
     Args:
@@ -98,20 +93,6 @@ def measure_scores(
     for metric in ir_measures.iter_calc(list(column_of), qrels, scores):
         values[row_of[metric.query_id], column_of[metric.measure]] = metric.value
     return values
-
-
-def _score_documents(
-    run: Run, ids: Sequence[str], judged: Collection[str]
-) -> dict[str, dict[str, float]]:
-    return {
-        query: {
-            ids[row]: score for row, score in zip(rows, scores, strict=True) if row != NO_VECTOR
-        }
-        for query, rows, scores in zip(
-            run.query_ids, run.rows.tolist(), run.scores.tolist(), strict=True
-        )
-        if query in judged
-    }
 
 
 Labels = Bool
@@ -141,23 +122,19 @@ def choose_threshold(scores: Float32, labels: Labels) -> float:
 
 
 def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str, float]:
-    """Return the measures of pairs, by scikit-learn; no AUC where all labels are the same.
+    """Return the measures of pairs; no AUC where all labels are the same.
 
     Args:
         scores: Float32[P], P of at least one.
         labels: Bool[P].
         threshold: scores at or above it count as similar.
     """
-    require_extra("evaluate", "evaluation", "sklearn")
-    from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
-
-    similar = scores >= threshold
-    three = precision_recall_fscore_support(labels, similar, average="binary", zero_division=0)[:3]
-    figures = (float(accuracy_score(labels, similar)), *map(float, three))
-    values = dict(zip(AT_THRESHOLD, figures, strict=True))
-    if labels.any() and not labels.all():
-        values[AUC] = float(roc_auc_score(labels, scores))
-    return values
+    once = np.ones((1, len(labels)))
+    values = _pair_figures(once, scores, labels, threshold)[:, 0].tolist()
+    figures = dict(zip((*AT_THRESHOLD, AUC), values, strict=True))
+    if labels.all() or not labels.any():
+        del figures[AUC]
+    return figures
 
 
 def order_triplets(scores: Float32, pairs: PairRows) -> Float64:
@@ -197,16 +174,8 @@ def estimate_pairs_of_seeds(
     names = list(measured[0])
 
     def of_resamples(counts: Float64) -> Float64:
-        figures = [
-            np.stack(
-                [
-                    *_at_threshold(counts, scores >= threshold, labels),
-                    _auc(counts, scores, labels),
-                ][: len(names)]
-            )
-            for scores, threshold in seeds
-        ]
-        mean: Float64 = np.mean(figures, axis=0)
+        figures = [_pair_figures(counts, scores, labels, limit) for scores, limit in seeds]
+        mean: Float64 = np.mean(figures, axis=0)[: len(names)]
         return mean
 
     low, high = bootstrap_percentiles(len(labels), of_resamples)
@@ -214,18 +183,29 @@ def estimate_pairs_of_seeds(
     return dict(zip(names, join_estimates(means, low, high), strict=True))
 
 
-def _at_threshold(counts: Float64, similar: Labels, labels: Labels) -> list[Float64]:
-    """Return accuracy, precision, recall and F1 of each resample, Float64[r]; 0/0 counts as 0."""
-    hits = counts @ (similar & labels)
-    found = counts @ similar
-    positive = counts @ labels
-    correct = counts @ (similar == labels)
-    return [
-        correct / counts.sum(1),
-        hits / np.maximum(found, 1),
-        hits / np.maximum(positive, 1),
-        2 * hits / np.maximum(found + positive, 1),
-    ]
+def _pair_figures(counts: Float64, scores: Float32, labels: Labels, threshold: float) -> Float64:
+    """Return accuracy, precision, recall, F1 and AUC of each resample, Float64[5, r].
+
+    0/0 counts as 0; the AUC is NaN without both labels.
+
+    Args:
+        counts: Float64[r, P], how often each resample has each pair.
+        scores: Float32[P].
+        labels: Bool[P].
+        threshold: of similar pairs.
+    """
+    similar = scores >= threshold
+    hits, found, positive = counts @ (similar & labels), counts @ similar, counts @ labels
+    figures: Float64 = np.stack(
+        [
+            counts @ (similar == labels) / counts.sum(1),
+            hits / np.maximum(found, 1),
+            hits / np.maximum(positive, 1),
+            2 * hits / np.maximum(found + positive, 1),
+            _auc(counts, scores, labels),
+        ]
+    )
+    return figures
 
 
 def _auc(counts: Float64, scores: Float32, labels: Labels) -> Float64:

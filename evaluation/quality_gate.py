@@ -20,6 +20,7 @@ from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
+from index.store.records import EncodedDocument
 
 NEIGHBOURS = 10
 DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
@@ -131,10 +132,10 @@ def measure_quality(
         qualities[precision] = Quality(
             corpus=sample.corpus,
             corpus_documents=sample.corpus_documents,
-            documents=len(found.ids),
-            tokens=found.tokens,
+            documents=len(found),
+            tokens=sum(result.receipt.tokens_read for result in found),
             seed=sample.seed,
-            neighbours=neighbours_kept(exact.vectors, found.vectors),
+            neighbours=neighbours_kept(_vectors(exact), _vectors(found)),
         )
     return qualities
 
@@ -157,28 +158,21 @@ def neighbours_kept(exact: Float32, found: Float32, k: int = NEIGHBOURS) -> floa
     return float((np.take_along_axis(cosines, chosen, axis=1) >= worst).mean())
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    ids: tuple[str, ...]
-    vectors: Float32
-    tokens: int
-
-
 def _encode(
     checkpoint: Checkpoint, precision: str, sample: GateSample, progress: Progress
-) -> _Encoded:
+) -> list[EncodedDocument]:
     encoder = open_encoder(checkpoint, precision=precision, providers=["cpu"])
     progress.started(f"encoding with {precision}", len(sample.documents))
-    encoded = []
+    encoded: list[EncodedDocument] = []
     for start in range(0, len(sample.documents), _DOCUMENTS_PER_CALL):
         some = sample.documents[start : start + _DOCUMENTS_PER_CALL]
         encoded += encode_documents(some, encoder, progress)
     _require_enough(len(encoded), sample.corpus)
-    return _Encoded(
-        ids=tuple(result.document.id for result in encoded),
-        vectors=np.stack([result.vector for result in encoded]),
-        tokens=sum(result.receipt.tokens_read for result in encoded),
-    )
+    return encoded
+
+
+def _vectors(encoded: Sequence[EncodedDocument]) -> Float32:
+    return np.stack([result.vector for result in encoded])
 
 
 def _require_enough(documents: int, corpus: str) -> None:

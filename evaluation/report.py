@@ -88,7 +88,7 @@ def report_retrieval(
     judged, by_seed = {}, {}
     for name, systems in models.items():
         runs = [rank(system, task.ids, task.query_ids, task.rows) for system in systems]
-        found = [evaluate_per_query(run, task.ids, task.qrels) for run in runs]
+        found = [evaluate_per_query(run, task.qrels) for run in runs]
         values = np.mean([measures.values for measures in found], axis=0)
         judged[name] = replace(found[0], values=values)
         by_seed[name] = [dict(zip(MEASURES, m.values.mean(0).tolist(), strict=True)) for m in found]

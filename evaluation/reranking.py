@@ -43,13 +43,6 @@ class PairScorer:
         return self._read[row]
 
 
-def best_candidates(system: System, rows: Int64, number: int) -> list[list[int]]:
-    """Return the rows of the best documents of each query, leaving out the query itself."""
-    found = system.score(rows)
-    both = zip(found, rows.tolist(), strict=True)
-    return [best_rows(scores, row, number).tolist() for scores, row in both]
-
-
 def reranked_system(
     system: System, scorer: PairScorer, mixture: FusionWeights, candidates: int, name: str
 ) -> System:
@@ -60,9 +53,9 @@ def reranked_system(
 
     def score(rows: Int64) -> Float32:
         scores = system.score(rows).copy()
-        best = best_candidates(system, rows, candidates)
-        for place, (row, some) in enumerate(zip(rows.tolist(), best, strict=True)):
-            logits = scorer([(row, other) for other in some])
+        for place, row in enumerate(rows.tolist()):
+            some = best_rows(scores[place], row, candidates)
+            logits = scorer([(row, other) for other in some.tolist()])
             mixed = mix(mixture, scores[place, some], logits)
             scores[place, some] = _ABOVE_ALL + mixed
         return scores

@@ -1,6 +1,6 @@
-"""Systems of an evaluation: each scores documents for queries, and ranks them in a run (TREC)."""
+"""Systems of an evaluation: each scores documents for queries, and ranks them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,8 @@ from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample
 from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.search.score import LinearFusion, NullStatistics, apply_rule
 from index.vectors.faiss.exact import products
-from index.vectors.vector_index import NO_VECTOR
 
-DEPTH = 100  # of a run: no measure reads further
+DEPTH = 100  # of a ranking: no measure reads further
 _QUERIES_PER_CALL = 128
 
 
@@ -40,19 +39,8 @@ class System:
     score_pairs: Callable[[Int64, Int64], Float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The best documents of each of Q queries, by exact search.
-
-    Attributes:
-        query_ids: Q document or query ids.
-        rows: Int64[Q, K], rows of the corpus, best first; -1 if there are fewer.
-        scores: Float32[Q, K]; -inf if there are fewer.
-    """
-
-    query_ids: tuple[str, ...]
-    rows: Int64
-    scores: Float32
+Ranked = Mapping[str, Mapping[str, float]]
+"""By the id of each query, the scores of the best documents by their ids, best first."""
 
 
 def vector_system(
@@ -71,33 +59,25 @@ def vector_system(
     return System(name, settings, score, score_pairs)
 
 
-def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Run:
+def rank(system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64) -> Ranked:
     """Rank a corpus for each query; a query that is in the corpus is not ranked for itself."""
-    starts = range(0, len(query_ids), _QUERIES_PER_CALL)
-    calls = [slice(start, start + _QUERIES_PER_CALL) for start in starts]
-    runs = [rank_scores(system.score(rows[some]), ids, query_ids[some]) for some in calls]
-    shape = (0, min(DEPTH, len(ids)))
-    return Run(
-        tuple(query_ids),
-        np.concatenate([np.empty(shape, np.int64), *(run.rows for run in runs)]),
-        np.concatenate([np.empty(shape, np.float32), *(run.scores for run in runs)]),
-    )
+    found: dict[str, Mapping[str, float]] = {}
+    for start in range(0, len(query_ids), _QUERIES_PER_CALL):
+        some = slice(start, start + _QUERIES_PER_CALL)
+        found |= rank_scores(system.score(rows[some]), ids, query_ids[some])
+    return found
 
 
 def rank_scores(
     scores: Float32, ids: Sequence[str], query_ids: Sequence[str], depth: int = DEPTH
-) -> Run:
-    """Rank a corpus by scores; a query that is in the corpus is not ranked for itself."""
-    row_of = {document_id: row for row, document_id in enumerate(ids)}
-    scores = scores.copy()
-    for number, query_id in enumerate(query_ids):
-        if query_id in row_of:
-            scores[number, row_of[query_id]] = -np.inf
-    order = np.argsort(-scores, axis=1, kind="stable")
-    best: Int64 = order[:, : min(depth, len(ids))].astype(np.int64)
-    found: Float32 = np.take_along_axis(scores, best, axis=1)
-    best[np.isneginf(found)] = NO_VECTOR
-    return Run(tuple(query_ids), best, found)
+) -> Ranked:
+    """Rank a corpus by scores Float32[Q, N]; a query that is in it is not ranked for itself."""
+    found = {}
+    for query, of_query in zip(query_ids, scores, strict=True):
+        best = np.argsort(-of_query, kind="stable")[: depth + 1].tolist()
+        others = [row for row in best if ids[row] != query][:depth]
+        found[query] = {ids[row]: float(of_query[row]) for row in others}
+    return found
 
 
 LEXICAL, HYBRID = "lexical", "hybrid"

@@ -160,10 +160,9 @@ def encode_slices(
     """
     generator = torch.Generator() if from_tokens else None
     reader = replace(reader, trained_blocks=reader.max_blocks)
-    spans = [reader.archives[part.archive].span(part.row) for part in parts]
     lengths = [
-        stop - start if part.places is None else len(part.places)
-        for part, (start, stop) in zip(parts, spans, strict=True)
+        reader.archives[part.archive].sizes[part.row] if part.places is None else len(part.places)
+        for part in parts
     ]
     order = np.argsort(lengths, kind="stable")  # less padding
     vectors = np.empty((len(parts), model.config.dimension), dtype=np.float32)

@@ -25,7 +25,7 @@ from encoder.opening import find_encoder, open_encoder
 from evaluation.fitting.calibration import (
     ScoredPairs,
     equal_mass_bins,
-    error_of_perfect,
+    errors_of_perfect,
     measure_error,
     read_scored_pairs,
     state_left_out,
@@ -184,12 +184,13 @@ def _error(
         sums = np.bincount(numbers, gaps * times[which])
         resampled.append(np.abs(sums).sum() / (weights * times[which]).sum())
     low, high = np.quantile(resampled, [0.025, 0.975]) - (np.mean(resampled) - error.equal_mass)
+    perfect = errors_of_perfect(probabilities, weights, numbers)
     return {
         "pairs": len(labels),
         **asdict(error),
         "low": max(0.0, float(low)),
         "high": float(high),
-        "perfect_at_most": error_of_perfect(probabilities, weights, numbers).high,
+        "perfect_at_most": float(np.quantile(perfect, 0.95)),
     }
 
 

@@ -65,7 +65,7 @@ class Measured:
         """Return the nDCG@10 of each query by scores Float32[Q, N]."""
         task = self.corpus.task
         run = rank_scores(scores, task.ids, task.query_ids)
-        return evaluate_per_query(run, task.ids, task.qrels).ndcg
+        return evaluate_per_query(run, task.qrels).ndcg
 
 
 def main(
@@ -100,7 +100,7 @@ def measure(corpus_part: CorpusPart, blocks: Path, encoder: OnnxEncoder) -> Meas
     of_blocks = find_blocks(encoded, embedded.ids)
     for system in baseline_systems(BASELINES, vectors, [corpus_part.corpus], of_blocks):
         found.ndcg[system.name] = found.of(system.score(task.rows))
-    means = mean_vectors(of_blocks, of_blocks.ends - of_blocks.starts)
+    means = mean_vectors(of_blocks, of_blocks.sizes)
     sample = means[np.arange(max(len(means), 2_000)) % len(means)]
     white = fit_space(sample).project  # rows are documents here, `MAX_BLOCKS` at a time
     projected = [white(means[start : start + 96]) for start in range(0, len(means), 96)]
@@ -123,14 +123,13 @@ def _recall(corpus: FusionCorpus, channels: Sequence[Float32], number: int) -> f
     """Return the share of relevant documents among as many candidates of each channel."""
     task = corpus.task
     shares = []
-    tops = [rank_scores(scores, task.ids, task.query_ids, number).rows for scores in channels]
-    for query, name in enumerate(task.query_ids):
+    tops = [rank_scores(scores, task.ids, task.query_ids, number) for scores in channels]
+    for name in task.query_ids:
         relevant = {document for document, rel in task.qrels[name].items() if rel > 0}
-        merged: dict[int, None] = {}
-        for rank in zip(*(top[query].tolist() for top in tops), strict=True):
+        merged: dict[str, None] = {}
+        for rank in zip(*(top[name] for top in tops), strict=True):
             merged |= dict.fromkeys(rank)
-        first = {task.ids[row] for row in list(merged)[:number] if row >= 0}
-        shares.append(len(first & relevant) / len(relevant))
+        shares.append(len(relevant.intersection(list(merged)[:number])) / len(relevant))
     return float(np.mean(shares))
 
 

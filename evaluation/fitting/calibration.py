@@ -2,7 +2,7 @@
 
 The expected calibration error is the sum over bins of (share of pairs in the bin) times |mean
 probability - share of matches| (Guo et al. 2017, equation 3, with bins of equal width). With few
-pairs it is not 0 even if every probability is right: `error_of_perfect` estimates how large it is
+pairs it is not 0 even if every probability is right: `errors_of_perfect` estimates how large it is
 then. scikit-learn's `calibration_curve` has neither weights, nor bins of equal mass with ties, nor
 the error itself.
 """
@@ -49,19 +49,6 @@ BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostl
 _SIMULATIONS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class PerfectError:
-    """The calibration error of perfect probabilities on as many pairs.
-
-    Attributes:
-        mean: over simulations.
-        high: 95th percentile of simulations.
-    """
-
-    mean: float
-    high: float
-
-
 def equal_mass_bins(probabilities: Float64, weights: Float64, bins: int = BINS) -> Int64:
     """Return the bin of each pair, Int64[N]; bins have the same weight.
 
@@ -89,14 +76,14 @@ def expected_calibration_error(
     return float(np.abs(gaps).sum() / weights.sum())
 
 
-def error_of_perfect(probabilities: Float64, weights: Float64, numbers: Int64) -> PerfectError:
-    """Simulate the expected calibration error of probabilities that are all right."""
+def errors_of_perfect(probabilities: Float64, weights: Float64, numbers: Int64) -> Float64:
+    """Simulate the expected calibration error of as many probabilities that are all right."""
     random = np.random.default_rng(0)
-    errors = np.empty(_SIMULATIONS)
+    errors: Float64 = np.empty(_SIMULATIONS)
     for number in range(_SIMULATIONS):
         labels = (random.random(len(probabilities)) < probabilities).astype(np.int64)
         errors[number] = expected_calibration_error(probabilities, labels, weights, numbers)
-    return PerfectError(float(errors.mean()), float(np.quantile(errors, 0.95)))
+    return errors
 
 
 MIN_OF_A_CLASS = 20
@@ -272,7 +259,7 @@ def measure_error(probabilities: Float64, labels: Int64, weights: Float64) -> Ma
         log_loss=float(weights @ losses / weights.sum()),
         equal_mass=expected_calibration_error(probabilities, labels, weights, mass),
         equal_width=expected_calibration_error(probabilities, labels, weights, width),
-        equal_mass_of_perfect=error_of_perfect(probabilities, weights, mass).mean,
+        equal_mass_of_perfect=float(errors_of_perfect(probabilities, weights, mass).mean()),
     )
 
 

@@ -10,13 +10,13 @@ a checkpoint, "of pairs half of which match", and do not depend on which verdict
 give.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int64
+from encoder.arrays import Float64, Int64
 from encoder.calibration import FittedMap
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.fusion import smoothed
@@ -28,7 +28,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
-from index.search.records import AlignmentOptions, Mode, SearchAnswer, SearchOptions
+from index.search.records import AlignmentOptions, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion, apply_rule
 
 # The weights that are tried: of the alignment in the semantic score, and of the words.
@@ -119,7 +119,7 @@ def fit_rule(
     progress.started("searching", len(queries))
     found = []
     for query in queries:
-        found.append(_candidates(data, present, query.query))
+        found.append(_ranker(data, present, query.query))
         progress.advanced(1)
     rules = [
         [replace(present, hybrid_alignment_weight=a, lexical_weight=b) for b in LEXICAL]
@@ -201,39 +201,31 @@ def _search(
     return search(data, query, options, fusion=rule, calibrator=_UNCALIBRATED, among=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """The candidates of a query, with each score Float32[C]; no lexical ones without words."""
-
-    ids: Sequence[str]
-    vector: Float32
-    alignment: Float32
-    lexical: Float32 | None
-
-
-def _candidates(data: DataDirectory, rule: LinearFusion, query: EncodedQuery) -> _Candidates:
+def _ranker(
+    data: DataDirectory, rule: LinearFusion, query: EncodedQuery
+) -> Callable[[LinearFusion], list[str]]:
+    """Search for a query, and return what ranks its candidates by another rule."""
     align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf, margin=inf)
     found = _search(data, query, SearchOptions(top_k=_DEPTH, alignment=align), rule)
-    unknown = float("nan")
+    names = ("vector_score", "alignment_score", "lexical_score")
+    columns = [[getattr(hit, name) for hit in found.hits] for name in names]
+    vector, alignment, lexical = (np.array(column, dtype=np.float32) for column in columns)
 
-    def scores(name: str) -> Float32:
-        values = [getattr(hit, name) for hit in found.hits]
-        return np.array([unknown if value is None else value for value in values], dtype=np.float32)
+    def ranked(rule: LinearFusion) -> list[str]:
+        _, scores = apply_rule(rule, found.scored_as, vector, alignment, lexical)
+        return [found.hits[row].id for row in np.argsort(-scores, kind="stable").tolist()]
 
-    return _Candidates(
-        ids=[hit.id for hit in found.hits],
-        vector=scores("vector_score"),
-        alignment=scores("alignment_score"),
-        lexical=scores("lexical_score") if found.scored_as == "hybrid" else None,
-    )
+    return ranked
 
 
 def _mean_ndcg(
-    found: Sequence[_Candidates], queries: Sequence[SearchableQuery], rule: LinearFusion
+    found: Sequence[Callable[[LinearFusion], list[str]]],
+    queries: Sequence[SearchableQuery],
+    rule: LinearFusion,
 ) -> float:
     run = {
-        str(number): in_order(_counted(query, _ranked(candidates, rule)))
-        for number, (query, candidates) in enumerate(zip(queries, found, strict=True))
+        str(number): in_order(_counted(query, ranked(rule)))
+        for number, (query, ranked) in enumerate(zip(queries, found, strict=True))
     }
     return float(ndcg_at_10(run, _qrels(queries)).mean())
 
@@ -241,12 +233,6 @@ def _mean_ndcg(
 def _counted(query: SearchableQuery, ranked: Sequence[str]) -> list[str]:
     """Return the best documents of a ranking that count."""
     return [name for name in ranked if query.complete or name in query.grades][:_BEST]
-
-
-def _ranked(candidates: _Candidates, rule: LinearFusion) -> list[str]:
-    mode: Mode = "semantic" if candidates.lexical is None else "hybrid"
-    _, scores = apply_rule(rule, mode, candidates.vector, candidates.alignment, candidates.lexical)
-    return [candidates.ids[row] for row in np.argsort(-scores, kind="stable").tolist()]
 
 
 def _qrels(queries: Sequence[SearchableQuery]) -> dict[str, dict[str, int]]:

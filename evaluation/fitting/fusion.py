@@ -92,7 +92,7 @@ def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
     """Return the nDCG@10 of scores Float32[Q, N]."""
     task = corpus.task
     run = rank_scores(scores, task.ids, task.query_ids)
-    return float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
+    return float(evaluate_per_query(run, task.qrels).ndcg.mean())
 
 
 def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:

@@ -53,7 +53,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
         Whether each is held out; none, or all, if they cannot be divided.
     """
     groups = _groups(queries)
-    sizes = Counter(groups.of(query.key) for query in queries)
+    sizes = Counter(groups[query.key] for query in queries)
     chosen: set[str] = set()
     held_out = 0
     for group in sorted(sizes, key=_hash):
@@ -61,7 +61,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
             break
         chosen.add(group)
         held_out += sizes[group]
-    return [groups.of(query.key) in chosen for query in queries]
+    return [groups[query.key] in chosen for query in queries]
 
 
 def not_learned(queries: Sequence[JudgedQuery], learned: Collection[str]) -> list[bool]:
@@ -77,38 +77,21 @@ def not_learned(queries: Sequence[JudgedQuery], learned: Collection[str]) -> lis
     """
     groups = _groups(queries)
     known = {
-        groups.of(query.key)
+        groups[query.key]
         for query in queries
         if not {query.key, *query.answer_keys.values()}.isdisjoint(learned)
     }
-    return [groups.of(query.key) not in known for query in queries]
+    return [groups[query.key] not in known for query in queries]
 
 
-def _groups(queries: Sequence[JudgedQuery]) -> "_Groups":
-    """Return the sets of keys that must not be divided."""
-    groups = _Groups()
-    keys = {query.key for query in queries}
+def _groups(queries: Sequence[JudgedQuery]) -> dict[str, str]:
+    """Return the least member of the set that must not be divided, of the key of each query."""
+    sets = {query.key: {query.key} for query in queries}
     for query in queries:
-        for key in keys.intersection(query.answer_keys.values()):
-            groups.join(query.key, key)
-    return groups
-
-
-class _Groups:
-    """Disjoint sets of names, each named by its least member."""
-
-    def __init__(self) -> None:
-        self._parents: dict[str, str] = {}
-
-    def of(self, name: str) -> str:
-        while (parent := self._parents.get(name, name)) != name:
-            self._parents[name] = self._parents.get(parent, parent)
-            name = self._parents[name]
-        return name
-
-    def join(self, name: str, other: str) -> None:
-        first, second = sorted((self.of(name), self.of(other)))
-        self._parents[second] = first
+        for key in sets.keys() & query.answer_keys.values():
+            joined = sets[query.key] | sets[key]
+            sets |= dict.fromkeys(joined, joined)
+    return {key: min(joined) for key, joined in sets.items()}
 
 
 def _hash(name: str) -> bytes:

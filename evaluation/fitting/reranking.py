@@ -7,8 +7,8 @@ prints the fitted weights with their nDCG@10; `--write` stores them in the reran
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,64 +20,20 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.encoder import Encoder
 from encoder.onnx_encoder import usable_cores
 from encoder.opening import open_encoder
-from encoder.reranker.onnx_reranker import open_reranker
+from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, longmatch_systems, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
-from evaluation.metrics import in_order, ndcg_at_10
+from evaluation.fitting.fusion import smoothed
+from evaluation.judgements import PairRows, find_pairs, read_pairs, read_qrels, read_splits
+from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.reranking import PairScorer, best_candidates, mix
-from evaluation.systems import System
+from evaluation.reranking import PairScorer, mix, reranked_system
+from evaluation.systems import System, rank
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedCorpus:
-    """One corpus, its judgements, and the systems of the three modes.
-
-    Attributes:
-        folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.<part>.jsonl.gz.
-        embedded: its document vectors.
-        texts: by row, with their titles, as a reranker reads them.
-        qrels: judgements.
-        systems: by mode.
-    """
-
-    folder: Path
-    embedded: EmbeddedCorpus
-    texts: list[str]
-    qrels: Qrels
-    systems: Mapping[str, System]
-
-    def task(self, part: str, limit: int | None = None) -> RetrievalTask:
-        """Return the retrieval task of a part, with all its queries or a sample of `limit`."""
-        splits, ids = read_splits(self.folder / "splits.tsv"), self.embedded.ids
-        rows = [n for n, name in enumerate(ids) if name in self.qrels and splits.get(name) == part]
-        if limit is not None:
-            rows = np.random.default_rng(0).permutation(rows)[:limit].tolist()
-        vectors = Vectors(self.embedded, self.embedded)
-        return retrieval_task(vectors, self.qrels, {ids[row] for row in rows})
-
-    def pairs(self, part: str) -> PairRows:
-        """Return the labelled pairs of a part."""
-        return find_pairs(read_pairs(self.folder / f"pairs.{part}.jsonl.gz"), self.embedded.ids)
-
-
-def read_judged_corpus(folder: Path, blocks: Path, encoder: Encoder) -> JudgedCorpus:
-    """Read a corpus; its block vectors are kept in a folder."""
-    path = folder / "corpus.jsonl.gz"
-    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
-    texts = [document.titled_text for document in read_documents(path, embedded.ids)]
-    vectors = Vectors(embedded, embedded)
-    systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
-    qrels = read_qrels(folder / "qrels.tsv")
-    return JudgedCorpus(folder, embedded, texts, qrels, {each.name: each for each in systems})
-
 
 MODES = ("semantic", "lexical", "hybrid")
 WEIGHTS = tuple(step / 20 for step in range(21))
@@ -86,21 +42,8 @@ _ROUNDING = 1e-9
 _FIRST_STAGE, _RERANKER = FusionWeights(0.0, 1.0), FusionWeights(1.0, 1.0)  # each of them alone
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The first C candidates of each of Q queries, with the scores of both stages.
-
-    Attributes:
-        documents: ids of the candidates, [Q][C].
-        first_stage: Float64[Q, C].
-        logits: Float64[Q, C].
-        qrels: judgements of the Q queries, in their order.
-    """
-
-    documents: Sequence[Sequence[str]]
-    first_stage: Float64
-    logits: Float64
-    qrels: Qrels
+Ndcg = Callable[[FusionWeights], Float64]
+"""nDCG@10 Float64[Q] of the first candidates in the order of a mixture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,48 +59,21 @@ class MixtureFit:
     ndcg: Float64
 
 
-def score_candidates(
-    system: System, scorer: PairScorer, ids: Sequence[str], rows: Int64, qrels: Qrels, number: int
-) -> Candidates:
-    """Score the first candidates of queries that are documents of the corpus.
+def measure_mixtures(system: System, scorer: PairScorer, task: RetrievalTask, number: int) -> Ndcg:
+    """Score the queries of a task by a first stage; its first candidates are reranked."""
+    scores = system.score(task.rows)
+    place_of = {row: place for place, row in enumerate(task.rows.tolist())}
+    first = replace(system, score=lambda rows: scores[[place_of[row] for row in rows.tolist()]])
 
-    Args:
-        system: the first stage.
-        scorer: the reranker.
-        ids: N ids of the documents.
-        rows: Int64[Q], queries with at least one relevant document.
-        qrels: judgements.
-        number: of candidates.
-    """
-    best = best_candidates(system, rows, number)
-    scores = system.score(rows)
-    edges = [(row, other) for row, some in zip(rows.tolist(), best, strict=True) for other in some]
-    return Candidates(
-        documents=[[ids[other] for other in some] for some in best],
-        first_stage=np.take_along_axis(scores, np.array(best), axis=1).astype(np.float64),
-        logits=scorer(edges).reshape(len(rows), -1).astype(np.float64),
-        qrels={ids[row]: qrels[ids[row]] for row in rows.tolist()},
-    )
+    def ndcg(mixture: FusionWeights) -> Float64:
+        reranked = reranked_system(first, scorer, mixture, number, "")
+        run = rank(reranked, task.ids, task.query_ids, task.rows)
+        return evaluate_per_query(run, task.qrels).ndcg
+
+    return ndcg
 
 
-def ndcg_of(candidates: Candidates, mixture: FusionWeights) -> Float64:
-    """Return nDCG@10 Float64[Q] of candidates in the order of a mixture.
-
-    Relevant documents that are no candidates count as not found.
-    """
-    both = zip(candidates.first_stage, candidates.logits, strict=True)
-    scores = np.stack([mix(mixture, first, logits) for first, logits in both])
-    order = np.argsort(-scores, axis=1, kind="stable").tolist()
-    ranked = {
-        query: in_order(documents[place] for place in places)
-        for query, documents, places in zip(
-            candidates.qrels, candidates.documents, order, strict=True
-        )
-    }
-    return ndcg_at_10(ranked, candidates.qrels)
-
-
-def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
+def fit_mixture(corpora: Sequence[Ndcg]) -> MixtureFit:
     """Choose the weight and scale of the highest mean nDCG@10 over corpora.
 
     Every corpus counts the same, and on none of them may the mixture score below the first stage
@@ -171,12 +87,11 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
         raise ValueError("there is no corpus to fit the mixture on")
     ndcg = np.array(
         [
-            [[float(ndcg_of(corpus, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
-            for corpus in corpora
+            [[float(of_corpus(FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            for of_corpus in corpora
         ]
     )
-    wide = np.pad(ndcg, ((0, 0), (0, 0), (1, 1)), mode="edge")
-    level = (wide[..., :-2] + wide[..., 1:-1] + wide[..., 2:]) / 3
+    level = np.apply_along_axis(smoothed, -1, ndcg)
     level[..., 0] = ndcg[..., 0]  # weight 0 is the first stage, whatever its neighbours are
     loses = (level < ndcg[..., :1] - _ROUNDING).any(0)
     smooth = np.where(loses, -np.inf, level.mean(0))
@@ -214,33 +129,58 @@ def fit_rerank_map(corpora: Sequence[tuple[Float32, Int64]]) -> FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class _Validation:
-    """One corpus with a reranker and the validation queries it is fitted on."""
+    """The validation queries and pairs of one corpus, and what scores them.
 
-    corpus: JudgedCorpus
+    Attributes:
+        folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.valid.jsonl.gz.
+        systems: by mode.
+        scorer: the reranker.
+        task: the queries.
+        pairs: labelled.
+    """
+
+    folder: Path
+    systems: Mapping[str, System]
     scorer: PairScorer
     task: RetrievalTask
-
-    def candidates(self, mode: str, number: int) -> Candidates:
-        """Score the first candidates of a mode."""
-        system, task = self.corpus.systems[mode], self.task
-        return score_candidates(system, self.scorer, task.ids, task.rows, task.qrels, number)
+    pairs: PairRows
 
     def scored_pairs(self, mode: str, mixture: FusionWeights) -> tuple[Float32, Int64]:
-        """Return reranked scores and labels of the validation pairs."""
-        pairs = self.corpus.pairs("valid")
-        first_stage = self.corpus.systems[mode].score_pairs(pairs.sources, pairs.targets)
+        """Return reranked scores and labels of the pairs."""
+        pairs = self.pairs
+        first_stage = self.systems[mode].score_pairs(pairs.sources, pairs.targets)
         edges = list(zip(pairs.sources.tolist(), pairs.targets.tolist(), strict=True))
         return mix(mixture, first_stage, self.scorer(edges)), pairs.labels.astype(np.int64)
 
     def fitted_on(self) -> FittedOn:
-        """Describe the validation pairs."""
-        folder, pairs = self.corpus.folder, self.corpus.pairs("valid")
-        return FittedOn(
-            f"{folder.name} valid",
-            len(pairs.labels),
-            int(pairs.labels.sum()),
-            file_digest(folder / "pairs.valid.jsonl.gz"),
-        )
+        """Describe the pairs."""
+        labels, digest = self.pairs.labels, file_digest(self.folder / _PAIRS)
+        return FittedOn(f"{self.folder.name} valid", len(labels), int(labels.sum()), digest)
+
+
+_PAIRS = "pairs.valid.jsonl.gz"
+
+
+def _read(
+    folder: Path, blocks: Path, encoder: Encoder, reranker: OnnxReranker, limit: int | None
+) -> _Validation:
+    """Read a corpus with all its validation queries or a sample; its block vectors are kept."""
+    path = folder / "corpus.jsonl.gz"
+    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
+    texts = [document.titled_text for document in read_documents(path, embedded.ids)]
+    vectors = Vectors(embedded, embedded)
+    systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
+    qrels, splits = read_qrels(folder / "qrels.tsv"), read_splits(folder / "splits.tsv")
+    names = [name for name in embedded.ids if name in qrels and splits.get(name) == "valid"]
+    if limit is not None:
+        names = np.random.default_rng(0).permutation(names)[:limit].tolist()
+    return _Validation(
+        folder,
+        {system.name: system for system in systems},
+        PairScorer(reranker, texts, threads=usable_cores()),
+        retrieval_task(vectors, qrels, set(names)),
+        find_pairs(read_pairs(folder / _PAIRS), embedded.ids),
+    )
 
 
 def main() -> None:
@@ -248,17 +188,19 @@ def main() -> None:
     given = _parse_arguments()
     encoder = open_encoder(load_checkpoint(given.checkpoint))
     reranker = open_reranker(given.reranker)
-    corpora = []
-    for name in given.corpora.split(","):
-        corpus = read_judged_corpus(given.data / name, given.blocks / name, encoder)
-        scorer = PairScorer(reranker, corpus.texts, threads=usable_cores())
-        corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
+    corpora = [
+        _read(given.data / name, given.blocks / name, encoder, reranker, given.queries)
+        for name in given.corpora.split(",")
+    ]
     mixtures, figures = {}, {}
     for mode in MODES:
-        candidates = [corpus.candidates(mode, given.candidates) for corpus in corpora]
-        fitted = fit_mixture(candidates)
+        ndcg = [
+            measure_mixtures(corpus.systems[mode], corpus.scorer, corpus.task, given.candidates)
+            for corpus in corpora
+        ]
+        fitted = fit_mixture(ndcg)
         mixtures[mode] = fitted.mixture
-        figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
+        figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, ndcg, fitted)}
     rule = ScoreFusion(
         encoder=encoder.fingerprint,
         weights=mixtures,
@@ -286,18 +228,18 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _describe(
-    corpora: Sequence[_Validation], candidates: Sequence[Candidates], fitted: MixtureFit
+    corpora: Sequence[_Validation], ndcg: Sequence[Ndcg], fitted: MixtureFit
 ) -> dict[str, Any]:
     """Return nDCG@10 of both stages and of their mixture on the same queries, by corpus."""
     return {
-        corpus.corpus.folder.name: {
-            "queries": len(some.qrels),
-            "first stage": round(float(ndcg_of(some, _FIRST_STAGE).mean()), 4),
-            "reranker alone": round(float(ndcg_of(some, _RERANKER).mean()), 4),
-            "reranked": round(float(ndcg_of(some, fitted.mixture).mean()), 4),
+        corpus.folder.name: {
+            "queries": len(corpus.task.query_ids),
+            "first stage": round(float(of_corpus(_FIRST_STAGE).mean()), 4),
+            "reranker alone": round(float(of_corpus(_RERANKER).mean()), 4),
+            "reranked": round(float(of_corpus(fitted.mixture).mean()), 4),
             "at its own best": round(float(fitted.ndcg[number].max()), 4),
         }
-        for number, (corpus, some) in enumerate(zip(corpora, candidates, strict=True))
+        for number, (corpus, of_corpus) in enumerate(zip(corpora, ndcg, strict=True))
     }
 
 

@@ -19,10 +19,15 @@ from index.errors import CorpusError
 
 def parse_document(line: str) -> Document:
     """Read one document from a line of JSON, an object with the fields of `document_of`."""
-    return document_of(_parse_object(line))
+    return document_of(parse_object(line))
 
 
-def _parse_object(line: str) -> dict[str, Any]:
+def parse_object(line: str) -> dict[str, Any]:
+    """Read a line of JSON, an object.
+
+    Raises:
+        CorpusError: says why it is none.
+    """
     try:
         record = json.loads(line, parse_constant=_refuse_constant)
     except RecursionError as error:

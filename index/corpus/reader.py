@@ -109,14 +109,13 @@ def file_names(corpus: Corpus) -> Iterator[str]:
     return found.names() if isinstance(found, _Files) else iter(())
 
 
-# A line or row with its number, counted from 1: a document, a record, or why it is neither.
-_Numbered = tuple[int, Document | dict[str, Any] | str]
-
-
-def _find(corpus: Corpus) -> "_Files | _JsonLines | _Parquet | _Query":
+def _find(corpus: Corpus) -> "_Files | _Rows":
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
-        return _Query(corpus)
+        rows = partial(_query_rows, corpus)
+        return _Rows(
+            f"{printable(str(corpus))}: row ", "in row", rows, partial(count_query, corpus)
+        )
     if isinstance(corpus, RemotePath):
         return _find_remote(corpus)
     if isinstance(corpus, FolderPart):
@@ -128,14 +127,14 @@ def _find(corpus: Corpus) -> "_Files | _JsonLines | _Parquet | _Query":
             names_in(path)  # raises here, not later, where the folder cannot be read
             beir = _beir_corpus(path, follow_links=follow_links)
             files = partial(_files_in, root=path, follow_links=follow_links)
-            return _JsonLines(beir) if beir else _Files(files)
+            return _find_file(beir) if beir else _Files(files)
         _require_readable_file(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     return _find_file(path)
 
 
-def _find_remote(corpus: RemotePath) -> "_Files | _JsonLines | _Parquet":
+def _find_remote(corpus: RemotePath) -> "_Files | _Rows":
     found = open_remote(corpus)
     if not is_folder(found):
         return _find_file(found)
@@ -144,15 +143,18 @@ def _find_remote(corpus: RemotePath) -> "_Files | _JsonLines | _Parquet":
     named = dict(files)
     beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
     documents = [(name, file) for name, file in files if name.lower().endswith(suffixes)]
-    return _JsonLines(beir) if beir else _Files(lambda unread: documents)
+    return _find_file(beir) if beir else _Files(lambda unread: documents)
 
 
-def _find_file(path: Path | RemoteFile) -> "_Files | _JsonLines | _Parquet":
-    if path.name.lower().endswith(JSON_LINES_SUFFIXES):
-        return _JsonLines(path)
-    if path.name.lower().endswith(PARQUET_SUFFIX):
+def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
+    name, lower = printable(path.name), path.name.lower()
+    if lower.endswith(JSON_LINES_SUFFIXES):
+        lines = partial(_line_documents, path)
+        return _Rows(f"{name}:", "on line", lines, partial(count_lines, path))
+    if lower.endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
-        return _Parquet(path)
+        rows, count = partial(_parquet_rows, path), partial(_count_parquet_rows, path)
+        return _Rows(f"{name}: row ", "in row", rows, count)
     require_suffix(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
     return _Files(lambda unread: [(path.name, path)])
 
@@ -277,81 +279,42 @@ class _Files:
 
 
 @dataclass(frozen=True, slots=True)
-class _JsonLines:
-    path: Path | RemoteFile
+class _Rows:
+    """Numbered lines or rows, each a document.
+
+    Attributes:
+        where: what stands before a number, to say where one is.
+        at: the same within the place.
+        rows: read them, a document, a record, or why it is neither.
+        count: them.
+    """
+
+    where: str
+    at: str
+    rows: Callable[[], Iterator[tuple[int, Document | dict[str, Any] | str]]]
+    count: Callable[[], int]
 
     def read(self) -> Iterator[Document | SkippedInput]:
-        return _documents(_line_documents(self.path), f"{printable(self.path.name)}:", "on line")
-
-    def count(self) -> int:
-        return count_lines(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parquet:
-    path: Path | RemoteFile
-
-    def read(self) -> Iterator[Document | SkippedInput]:
-        return _documents(self._rows(), f"{printable(self.path.name)}: row ", "in row")
-
-    def count(self) -> int:
-        with FileReader() as reader, _named(self.path), _on_disk(self.path) as path:
-            return reader.count_rows(path)
-
-    def _rows(self) -> Iterator[_Numbered]:
-        number = 0
-        with FileReader() as reader, _on_disk(self.path) as path:
+        first_numbers: dict[str, int] = {}
+        for number, row in self.rows():
+            where = f"{self.where}{number}"
+            if isinstance(row, str):
+                yield SkippedInput(where, row)
+                continue
             try:
-                for number, row in enumerate(reader.read_rows(path), start=1):
-                    yield number, row
-            except CorpusError as error:
-                if not number:
-                    raise CorpusError(f"{self.path}: {error}") from error
-                yield number + 1, str(error)  # of the rows before, documents have been made
+                document = row if isinstance(row, Document) else document_of(row)
+            except DocumentError as error:
+                yield SkippedInput(where, str(error))
+                continue
+            first = first_numbers.setdefault(document.id, number)
+            if first != number:
+                reason = f"the id {document.id!r} already occurs {self.at} {first}"
+                yield SkippedInput(where, reason)
+                continue
+            yield document
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    corpus: SqlQuery
-
-    def read(self) -> Iterator[Document | SkippedInput]:
-        rows = enumerate(read_query(self.corpus), start=1)
-        return _documents(rows, f"{printable(str(self.corpus))}: row ", "in row")
-
-    def count(self) -> int:
-        return count_query(self.corpus)
-
-
-def _document(content: FileText, document_id: str, language: str = "") -> Document:
-    metadata = {**content.metadata, **({"language": language} if language else {})}
-    return Document(id=document_id, text=content.text, title=content.title, metadata=metadata)
-
-
-def _documents(rows: Iterable[_Numbered], where: str, at: str) -> Iterator[Document | SkippedInput]:
-    """Make documents of numbered rows; a number after `where` or `at` says where one is."""
-    first_numbers: dict[str, int] = {}
-    for number, row in rows:
-        if isinstance(row, str):
-            yield SkippedInput(f"{where}{number}", row)
-            continue
-        try:
-            document = row if isinstance(row, Document) else document_of(row)
-        except DocumentError as error:
-            yield SkippedInput(f"{where}{number}", str(error))
-            continue
-        first = first_numbers.setdefault(document.id, number)
-        if first != number:
-            reason = f"the id {document.id!r} already occurs {at} {first}"
-            yield SkippedInput(f"{where}{number}", reason)
-            continue
-        yield document
-
-
-def _on_disk(path: Path | RemoteFile) -> AbstractContextManager[Path]:
-    return path.copied() if isinstance(path, RemoteFile) else nullcontext(path)
-
-
-def _line_documents(path: Path | RemoteFile) -> Iterator[_Numbered]:
+def _line_documents(path: Path | RemoteFile) -> Iterator[tuple[int, Document | str]]:
     for line in read_lines(path):
         if isinstance(line, BadLine):
             yield line.number, line.reason
@@ -360,6 +323,36 @@ def _line_documents(path: Path | RemoteFile) -> Iterator[_Numbered]:
                 yield line.number, parse_document(line.text)
             except (CorpusError, DocumentError) as error:
                 yield line.number, str(error)
+
+
+def _parquet_rows(path: Path | RemoteFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    number = 0
+    with FileReader() as reader, _on_disk(path) as copy:
+        try:
+            for number, row in enumerate(reader.read_rows(copy), start=1):
+                yield number, row
+        except CorpusError as error:
+            if not number:
+                raise CorpusError(f"{path}: {error}") from error
+            yield number + 1, str(error)  # of the rows before, documents have been made
+
+
+def _count_parquet_rows(path: Path | RemoteFile) -> int:
+    with FileReader() as reader, _named(path), _on_disk(path) as copy:
+        return reader.count_rows(copy)
+
+
+def _query_rows(corpus: SqlQuery) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    return enumerate(read_query(corpus), start=1)
+
+
+def _document(content: FileText, document_id: str, language: str = "") -> Document:
+    metadata = {**content.metadata, **({"language": language} if language else {})}
+    return Document(id=document_id, text=content.text, title=content.title, metadata=metadata)
+
+
+def _on_disk(path: Path | RemoteFile) -> AbstractContextManager[Path]:
+    return path.copied() if isinstance(path, RemoteFile) else nullcontext(path)
 
 
 @contextmanager

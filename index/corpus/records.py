@@ -34,16 +34,21 @@ def document_of(record: Mapping[str, Any]) -> Document:
     metadata = _optional(record, "metadata", dict, {})
     others = {key: record[key] for key in record if key != id_field and key not in _OWN_FIELDS}
     return Document(
-        id=_document_id(record, id_field),
+        id=document_id(record, id_field),
         text=_text(record),
         title=_optional(record, "title", str, ""),
         metadata={**others, **metadata},
     )
 
 
-def _document_id(record: Mapping[str, Any], field: str) -> str:
+def document_id(record: Mapping[str, Any], field: str) -> str:
+    """Return the id in a field of a record.
+
+    Raises:
+        DocumentError: there is none.
+    """
     if field not in record:
-        raise DocumentError("id", "is missing")
+        raise DocumentError(field.removeprefix("_"), "is missing")
     value = record[field]
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -4,7 +4,7 @@ Another channel is a class like these, in a file of its own, and an entry of `CH
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from index.engine.query import EncodedQuery, SearchStage
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
-from index.lexical.snapshot import QueryReads
+from index.lexical.segment import QueryReads
 from index.store.document_store import DocumentStore
 from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import NO_VECTOR
@@ -78,8 +78,8 @@ class WordChannel:
 
     store: DocumentStore
     query: EncodedQuery
-    reads: QueryReads = field(default_factory=QueryReads)
     _terms: LexicalQuery | None = None
+    _reads: QueryReads | None = None
 
     @property
     def terms(self) -> LexicalQuery:
@@ -95,21 +95,27 @@ class WordChannel:
         return self._terms
 
     @property
+    def reads(self) -> QueryReads:
+        """The same, with what was read of the local index."""
+        self._reads = self._reads or QueryReads(self.terms)
+        return self._reads
+
+    @property
     def silent(self) -> bool:
         """Whether no document has a word of the query that counts."""
         return not len(self.terms)
 
     def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
         """Find candidates by the top terms; alone, only documents that share a word."""
-        words, terms = self.store.lexical, self.terms
+        words = self.store.lexical
         if not alone:
-            return Found(words.candidates(terms, max(k, CANDIDATES), among, self.reads))
-        best = words.search(terms, max(k, CANDIDATES), among=among, least=k)
+            return Found(words.candidates(self.reads, max(k, CANDIDATES), among))
+        best = words.search(self.terms, max(k, CANDIDATES), among=among, least=k)
         return Found(best.vector_ids, best.scores, len(best.vector_ids) < k)
 
     def score(self, vector_ids: Int64) -> Float32:
         """Return cosines; 0 for documents that are not there."""
-        return self.store.lexical.score(self.terms, vector_ids, self.reads)
+        return self.store.lexical.score(self.reads, vector_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from index.lexical.scoring import (
     weigh_rows,
     weigh_terms,
 )
+from index.lexical.segment import QueryReads
 from index.lexical.segmented_index import SegmentedIndex
-from index.lexical.snapshot import LexicalSnapshot, QueryReads
+from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.stored_texts import TitledText
 from index.lexical.terms import level_of
 from index.progress import Progress
@@ -137,14 +138,12 @@ class LexicalIndex(SegmentedIndex):
             raise LexicalIndexNotReadyError
         return first, second
 
-    def candidates(
-        self, query: LexicalQuery, k: int, among: IdSet | None, reads: QueryReads
-    ) -> Int64:
+    def candidates(self, reads: QueryReads, k: int, among: IdSet | None) -> Int64:
         """Return k or more documents that share the top terms of a query, Int64[N], ascending.
 
         Fewer if fewer share one.
         """
-        return np.sort(self._present(query).best(query, max(k, CANDIDATES), among, reads))
+        return np.sort(self._present(reads.query).best(reads, max(k, CANDIDATES), among))
 
     def search(
         self, query: LexicalQuery, k: int, *, among: IdSet | None = None, least: int = 0
@@ -153,21 +152,20 @@ class LexicalIndex(SegmentedIndex):
 
         Where the top terms find fewer than `least` of `among`, all of these are read.
         """
-        snapshot, reads = self._present(query), QueryReads()
-        candidates = snapshot.best(query, max(k, CANDIDATES), among, reads)
+        snapshot, reads = self._present(query), QueryReads(query)
+        candidates = snapshot.best(reads, max(k, CANDIDATES), among)
         if among is not None and len(query) and len(candidates) < least:
             present = snapshot.present_ids()
             candidates = present[among.contains(present)]
-        scores = snapshot.scores(query, candidates, reads)
+        scores = snapshot.scores(reads, candidates)
         order = np.lexsort((candidates, -scores))[:k]
         order = order[scores[order] > 0]
         return LexicalMatches(candidates[order], scores[order])
 
-    def score(
-        self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads | None = None
-    ) -> Float32:
+    def score(self, query: LexicalQuery | QueryReads, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
-        return self._present(query).scores(query, vector_ids, reads or QueryReads())
+        reads = query if isinstance(query, QueryReads) else QueryReads(query)
+        return self._present(reads.query).scores(reads, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.

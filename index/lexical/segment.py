@@ -10,42 +10,17 @@ are scored.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt32, UInt64
 from index.lexical.scoring import LexicalQuery, candidate_terms
-from index.lexical.tables import DocumentTerms, JoinedTerms
+from index.lexical.tables import DocumentTerms, JoinedTerms, UInt16
 
 FREQUENT = 128  # documents; terms of fewer are read by term
 MOST_FREQUENT = 2**16  # terms, as many as a UInt16 has values
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrequentTerms:
-    """The F most frequent terms of a segment, K times in its N documents.
-
-    Attributes:
-        term_ids: UInt32[F], ascending.
-        places: UInt16[K], where in `term_ids` those of each document are, one document after
-            another.
-        counts: UInt16[K], how often the document has each of them.
-        ends: Int64[N], where those of each document end.
-    """
-
-    term_ids: UInt32
-    places: NDArray[np.uint16]
-    counts: NDArray[np.uint16]
-    ends: Int64
-
-    def locate(self, term_ids: UInt32, numbers: Int64) -> tuple[Int64, Int64]:
-        """Return where terms of the segment [V] are in `term_ids`, and which of them these are."""
-        many = np.flatnonzero(numbers > FREQUENT)
-        places, found = locate(self.term_ids, term_ids[many])
-        return places, many[found]
 
 
 def locate(term_ids: UInt32, wanted: UInt32) -> tuple[Int64, Int64]:
@@ -58,39 +33,6 @@ def locate(term_ids: UInt32, wanted: UInt32) -> tuple[Int64, Int64]:
     at = np.minimum(np.searchsorted(term_ids, wanted), len(term_ids) - 1)
     found = np.flatnonzero(term_ids.take(at) == wanted)
     return at[found], found
-
-
-def find_frequent(
-    documents: JoinedTerms, term_ids: UInt32, entries: UInt32, ends: Int64
-) -> FrequentTerms:
-    """Find the frequent terms of documents.
-
-    Args:
-        documents: the terms of each.
-        term_ids: UInt32[U], all different terms, ascending.
-        entries: UInt32[M], where in `documents` each term is, one term after another.
-        ends: Int64[U], where those of each term end.
-    """
-    if len(documents.vector_ids) <= FREQUENT:  # as most segments of a single change
-        none, nowhere = np.zeros(0, dtype=np.uint16), np.zeros(len(documents.ends), dtype=np.int64)
-        return FrequentTerms(term_ids[:0], none, none, nowhere)
-    numbers = np.diff(ends, prepend=0)
-    chosen = np.flatnonzero(numbers > FREQUENT)
-    if len(chosen) > MOST_FREQUENT:
-        order = np.argpartition(numbers[chosen], len(chosen) - MOST_FREQUENT)
-        chosen = np.sort(chosen[order[len(chosen) - MOST_FREQUENT :]])
-    places = np.zeros(len(entries), dtype=np.uint16)
-    frequent = np.zeros(len(entries), dtype=np.bool_)
-    numbers = numbers[chosen]
-    chosen_entries = entries[runs(ends[chosen] - numbers, numbers)]
-    places[chosen_entries] = np.repeat(np.arange(len(chosen)), numbers)
-    frequent[chosen_entries] = True
-    return FrequentTerms(
-        term_ids[chosen],
-        places[frequent],
-        documents.counts[frequent],
-        np.append(0, np.cumsum(frequent))[documents.ends],
-    )
 
 
 def runs(starts: Int64, lengths: Int64) -> Int64:
@@ -142,37 +84,62 @@ def note_bits(term_ids: UInt32) -> TermBits | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """N documents with M terms, U of them different.
+    """N documents with M terms, U of them different; F of these are frequent, K times.
+
+    The arrays are in the order of a file, those of the longest types first, so that all are
+    aligned.
 
     Attributes:
-        documents: the terms of each document, ascending by vector id.
-        term_ids: UInt32[U], ascending.
+        vector_ids: Int64[N], ascending.
+        document_ends: Int64[N], where the terms of each document end.
+        frequent_ends: Int64[N], where the frequent terms of each document end.
+        ends: UInt32[U], where the documents of each term end.
+        document_terms: UInt32[M], the terms of the documents, ascending within each.
         rows: UInt32[M], the rows of the documents that have each term, one term after another.
-        counts: UInt16[M], how often each of them has it.
-        ends: UInt32[U], where those of each term end.
-        frequent: the terms that many of the documents have, once more.
+        term_ids: UInt32[U], ascending.
+        frequent: UInt32[F], the terms that more than `FREQUENT` documents have, ascending.
+        document_counts: UInt16[M], how often each document has its terms.
+        counts: UInt16[M], how often the documents of each term have it.
+        places: UInt16[K], where in `frequent` those of each document are.
+        frequent_counts: UInt16[K], how often each document has its frequent terms.
         bits: of the term ids, if they are many.
     """
 
-    documents: JoinedTerms
-    term_ids: UInt32
-    rows: UInt32
-    counts: NDArray[np.uint16]
+    vector_ids: Int64
+    document_ends: Int64
+    frequent_ends: Int64
     ends: UInt32
-    frequent: FrequentTerms
-    bits: TermBits | None
+    document_terms: UInt32
+    rows: UInt32
+    term_ids: UInt32
+    frequent: UInt32
+    document_counts: UInt16
+    counts: UInt16
+    places: UInt16
+    frequent_counts: UInt16
+    bits: TermBits | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", note_bits(self.term_ids))
 
     def __len__(self) -> int:
-        return len(self.documents.vector_ids)
+        return len(self.vector_ids)
 
     @property
     def size(self) -> int:
         """How many terms the documents have together."""
         return len(self.rows)
 
+    @property
+    def documents(self) -> JoinedTerms:
+        """The terms of each document."""
+        return JoinedTerms(
+            self.vector_ids, self.document_terms, self.document_counts, self.document_ends
+        )
+
     def find(self, vector_ids: Int64) -> tuple[Int64, Int64]:
         """Return which of these ids [K] the segment has, as positions [F], and their rows [F]."""
-        ids = self.documents.vector_ids
+        ids = self.vector_ids
         if not len(ids) or not len(vector_ids) or vector_ids.min() > ids[-1]:  # as new ones are
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         rows = np.minimum(np.searchsorted(ids, vector_ids), len(ids) - 1)
@@ -185,9 +152,8 @@ class Segment:
 
     def terms_of(self, row: int) -> DocumentTerms:
         """Return the terms of one document."""
-        documents = self.documents
-        span = slice(documents.ends[row - 1] if row else 0, documents.ends[row])
-        return documents.term_ids[span], documents.counts[span]
+        span = slice(self.document_ends[row - 1] if row else 0, self.document_ends[row])
+        return self.document_terms[span], self.document_counts[span]
 
 
 def make_segment(documents: JoinedTerms) -> Segment:
@@ -195,22 +161,57 @@ def make_segment(documents: JoinedTerms) -> Segment:
     keys = documents.term_ids.astype(np.uint64) << np.uint64(32)
     keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
-    term_ids, entries = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
+    terms, entries = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
     is_last = np.ones(len(keys), dtype=np.bool_)
-    is_last[:-1] = term_ids[1:] != term_ids[:-1]
-    last = np.flatnonzero(is_last)
+    is_last[:-1] = terms[1:] != terms[:-1]
+    ends = np.flatnonzero(is_last) + 1
+    term_ids = terms[ends - 1]
     lengths = np.diff(documents.ends, prepend=0)
     rows = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
-    different = term_ids[last]
+    chosen = _most_frequent(np.diff(ends, prepend=0))
+    places, is_frequent = _find_terms(chosen, entries, ends)
     return Segment(
-        documents,
-        different,
-        rows.take(entries),
-        documents.counts.take(entries),
-        (last + 1).astype(np.uint32),
-        find_frequent(documents, different, entries, last + 1),
-        note_bits(different),
+        vector_ids=documents.vector_ids,
+        document_ends=documents.ends,
+        frequent_ends=np.append(0, np.cumsum(is_frequent))[documents.ends],
+        ends=ends.astype(np.uint32),
+        document_terms=documents.term_ids,
+        rows=rows.take(entries),
+        term_ids=term_ids,
+        frequent=term_ids[chosen],
+        document_counts=documents.counts,
+        counts=documents.counts.take(entries),
+        places=places,
+        frequent_counts=documents.counts[is_frequent],
     )
+
+
+def _most_frequent(numbers: Int64) -> Int64:
+    """Return which terms, of which so many documents each have them, are read by document."""
+    chosen = np.flatnonzero(numbers > FREQUENT)
+    if len(chosen) <= MOST_FREQUENT:
+        return chosen
+    order = np.argpartition(numbers[chosen], len(chosen) - MOST_FREQUENT)
+    return np.sort(chosen[order[len(chosen) - MOST_FREQUENT :]])
+
+
+def _find_terms(chosen: Int64, entries: UInt32, ends: Int64) -> tuple[UInt16, Bool]:
+    """Return where documents have the chosen terms.
+
+    Args:
+        chosen: Int64[F] of the terms.
+        entries: UInt32[M], where in the terms of the documents each term is, one after another.
+        ends: Int64[U], where those of each term end.
+
+    Returns:
+        Which of the chosen terms each entry is that is one, UInt16[K], and which are, Bool[M].
+    """
+    lengths = np.diff(ends, prepend=0)[chosen]
+    found = entries[runs(ends[chosen] - lengths, lengths)]
+    places, is_chosen = np.zeros(len(entries), np.uint16), np.zeros(len(entries), np.bool_)
+    places[found] = np.repeat(np.arange(len(chosen)), lengths)
+    is_chosen[found] = True
+    return places[is_chosen], is_chosen
 
 
 def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
@@ -256,21 +257,6 @@ _POSTINGS_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreparedQuery:
-    """The terms of a query as segments read them.
-
-    Attributes:
-        term_ids: UInt32[U], ascending.
-        weights: Float32[U], by which the root of the count in a document is multiplied.
-        fetching: Bool[U], the terms that fetch candidates.
-    """
-
-    term_ids: UInt32
-    weights: Float32
-    fetching: Bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class SegmentDots:
     """A query in a segment of N documents, F frequent terms of which are read by document.
 
@@ -289,65 +275,73 @@ class SegmentDots:
         dots = self.dots[rows]
         if not self.weights.any():
             return dots
-        for part, places, counts, starts in _parts(self.segment.frequent, rows):
+        for part, places, counts, starts in _parts(self.segment, rows):
             dots[part] += np.add.reduceat(self.weights.take(places) * _roots(counts), starts)
         return dots
 
 
-def prepare_query(query: LexicalQuery) -> PreparedQuery:
-    """Make a query ready to be read."""
-    order = np.argsort(query.term_ids)
-    # A term of one document may have more postings in a segment, of documents that are gone.
-    fetching = query.documents <= 1
-    fetching[candidate_terms(query)] = True
-    return PreparedQuery(
-        query.term_ids[order].astype(np.uint32),
-        (query.weights * query.idf)[order],
-        fetching[order],
-    )
+class QueryReads:
+    """A query, and what one search has read of segments for it, so that no step reads it again.
+
+    Attributes:
+        query: the terms.
+    """
+
+    def __init__(self, query: LexicalQuery) -> None:
+        """Make a query ready to be read."""
+        self.query = query
+        self._parts: dict[Segment, SegmentDots] = {}
+        # A term of one document may have more postings in a segment, of documents that are gone.
+        fetching = query.documents <= 1
+        fetching[candidate_terms(query)] = True
+        order = np.argsort(query.term_ids)
+        self._term_ids = query.term_ids[order].astype(np.uint32)
+        self._weights = (query.weights * query.idf)[order]  # of the root of the count
+        self._fetching = fetching[order]
+
+    def of(self, segment: Segment) -> SegmentDots:
+        """Return what the query has in a segment."""
+        if segment not in self._parts:
+            self._parts[segment] = self._read(segment)
+        return self._parts[segment]
+
+    def _read(self, segment: Segment) -> SegmentDots:
+        """Read the terms that are read by term."""
+        at, terms = segment.locate(self._term_ids)
+        ends = segment.ends.take(at).astype(np.int64)
+        starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
+        lengths = ends - starts
+        many = np.flatnonzero((lengths > FREQUENT) & ~self._fetching[terms])
+        places, found = locate(segment.frequent, self._term_ids[terms[many]])
+        weights = np.zeros(len(segment.frequent), dtype=np.float32)
+        weights[places] = self._weights[terms[many[found]]]
+        by_term = np.ones(len(terms), dtype=np.bool_)
+        by_term[many[found]] = False
+        terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
+        dots = np.zeros(len(segment))
+        for some in bounded(lengths, _POSTINGS_AT_ONCE):
+            entries = runs(starts[some], lengths[some])
+            rows, counts = segment.rows.take(entries), segment.counts.take(entries)
+            values = self._weights[terms[some]].astype(np.float64)
+            products = np.repeat(values, lengths[some])
+            products *= _roots(counts)
+            dots += np.bincount(rows, products, len(segment))
+        return SegmentDots(segment, dots, weights)
 
 
-def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
-    """Read the terms of a query that are read by term."""
-    at, terms = segment.locate(prepared.term_ids)
-    ends = segment.ends.take(at).astype(np.int64)
-    starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
-    lengths = ends - starts
-    places, found = segment.frequent.locate(prepared.term_ids[terms], lengths)
-    by_document = ~prepared.fetching[terms[found]]
-    places, found = places[by_document], found[by_document]
-    by_term = np.ones(len(terms), dtype=np.bool_)
-    by_term[found] = False
-    found, size = terms[found], len(segment.frequent.term_ids)
-    weights = np.zeros(size, dtype=np.float32)
-    weights[places] = prepared.weights[found]
-    terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
-    dots = np.zeros(len(segment))
-    for some in bounded(lengths, _POSTINGS_AT_ONCE):
-        entries = runs(starts[some], lengths[some])
-        rows, counts = segment.rows.take(entries), segment.counts.take(entries)
-        values = prepared.weights[terms[some]].astype(np.float64)
-        products = np.repeat(values, lengths[some])
-        products *= _roots(counts)
-        dots += np.bincount(rows, products, len(segment))
-    return SegmentDots(segment, dots, weights)
-
-
-def _roots(counts: NDArray[np.uint16]) -> Float32:
+def _roots(counts: UInt16) -> Float32:
     return np.sqrt(counts, dtype=np.float32)
 
 
-def _parts(
-    frequent: FrequentTerms, rows: Int64
-) -> Iterator[tuple[Int64, NDArray[np.uint16], NDArray[np.uint16], Int64]]:
+def _parts(segment: Segment, rows: Int64) -> Iterator[tuple[Int64, UInt16, UInt16, Int64]]:
     """Yield the frequent terms of documents, a bounded number at once.
 
     Yields:
         Which of the documents they are; places and counts of their terms, one document after
         another; where those of each document start.
     """
-    ends = frequent.ends.take(rows)
-    starts = np.where(rows > 0, frequent.ends.take(rows - 1), 0)
+    ends = segment.frequent_ends.take(rows)
+    starts = np.where(rows > 0, segment.frequent_ends.take(rows - 1), 0)
     filled = np.flatnonzero(starts < ends)  # `reduceat` takes no empty part
     lengths = (ends - starts)[filled]
     for some in bounded(lengths, _ENTRIES_AT_ONCE):
@@ -355,8 +349,8 @@ def _parts(
         spans = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
         yield (
             chosen,
-            np.concatenate([frequent.places[span] for span in spans]),
-            np.concatenate([frequent.counts[span] for span in spans]),
+            np.concatenate([segment.places[span] for span in spans]),
+            np.concatenate([segment.frequent_counts[span] for span in spans]),
             np.cumsum(lengths[some]) - lengths[some],
         )
 

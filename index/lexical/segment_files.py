@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,28 +26,18 @@ from encoder.arrays import Float64
 from encoder.atomic_files import sync
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies, TermCounts, no_terms
-from index.lexical.segment import FrequentTerms, Segment, note_bits
+from index.lexical.segment import Segment
 from index.lexical.snapshot import LexicalSnapshot, LiveSegment, SegmentFile
-from index.lexical.tables import JoinedTerms
 
 _THREADS = 4  # that compare files with their checksums
 
 _Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedSnapshot:
-    """A snapshot whose segments are in files, and the manifest of these."""
+def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> str:
+    """Write the files of a snapshot, durable at return, and return the manifest of them.
 
-    segments: tuple[LiveSegment, ...]
-    names: frozenset[str]
-    manifest: str
-
-
-def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
-    """Write the files of a snapshot, durable at return; those that are there stay.
-
-    The frequencies of the snapshot are those of its terms.
+    Those that are there stay. The frequencies of the snapshot are those of its terms.
     """
     number = max(
         (int(path.stem) for path in directory.glob("*.*") if path.stem.isdigit()), default=0
@@ -57,7 +47,8 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
         file = live.file
         if file is None or not (directory / file.name).exists():
             number += 1
-            file = _write(directory / f"{number:010}.segment", _segment_arrays(live.segment))
+            arrays = [getattr(live.segment, name) for name in _SEGMENT_ARRAYS]
+            file = _write(directory / f"{number:010}.segment", arrays)
         files.append(replace(file, removed=tuple(np.flatnonzero(~live.present).tolist())))
     counts = snapshot.terms.copy()
     squares = np.concatenate([np.zeros(0), *(live.squares for live in snapshot.segments)])
@@ -71,12 +62,7 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
         "segments": [asdict(file) for file in files],
         "terms": asdict(terms),
     }
-    segments = tuple(
-        _load_segment(directory, file, live.squares)
-        for file, live in zip(files, snapshot.segments, strict=True)
-    )
-    names = frozenset([terms.name, *(file.name for file in files)])
-    return SavedSnapshot(segments, names, json.dumps(manifest))
+    return json.dumps(manifest)
 
 
 def load_snapshot(directory: Path, manifest: str) -> LexicalSnapshot:
@@ -96,38 +82,25 @@ def load_snapshot(directory: Path, manifest: str) -> LexicalSnapshot:
     return LexicalSnapshot(segments, terms, frequencies, number, changes, fields["identity"])
 
 
-def delete_others(directory: Path, saved: SavedSnapshot) -> None:
-    """Delete the files that the current snapshot does not need."""
+def delete_others(directory: Path, manifest: str) -> None:
+    """Delete the files that the snapshot of a manifest does not need."""
+    fields = json.loads(manifest)
+    needed = {file["name"] for file in (*fields["segments"], fields["terms"])}
     for path in (*directory.glob("*.segment"), *directory.glob("*.terms")):
-        if path.name not in saved.names:
+        if path.name not in needed:
             with suppress(OSError):
                 path.unlink()
 
 
-def _segment_arrays(segment: Segment) -> list[_Array]:
-    documents, frequent = segment.documents, segment.frequent
-    return [
-        *(documents.vector_ids, documents.ends, frequent.ends),
-        *(segment.ends, documents.term_ids, segment.rows, segment.term_ids, frequent.term_ids),
-        *(documents.counts, segment.counts, frequent.places, frequent.counts),
-    ]
-
-
-_SEGMENT_TYPES = (*["<i8"] * 3, *["<u4"] * 5, *["<u2"] * 4)  # the longest first: all are aligned
+_SEGMENT_ARRAYS = [field.name for field in fields(Segment) if field.init]
+_SEGMENT_TYPES = (*["<i8"] * 3, *["<u4"] * 5, *["<u2"] * 4)
 _TERMS_TYPES = ("<f8", "<i4", "u1")
 
 
 def _load_segment(directory: Path, file: SegmentFile, squares: Float64) -> LiveSegment:
-    arrays = _load(directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ)
-    ids, ends, frequent_ends = arrays[:3]
-    posting_ends, terms, rows, different, frequent_terms = arrays[3:8]
-    counts, posting_counts, places, frequent_counts = arrays[8:]
-    present = np.ones(len(ids), dtype=np.bool_)
+    segment = Segment(*_load(directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ))
+    present = np.ones(len(segment), dtype=np.bool_)
     present[list(file.removed)] = False
-    frequent = FrequentTerms(frequent_terms, places, frequent_counts, frequent_ends)
-    documents = JoinedTerms(ids, terms, counts, ends)
-    bits = note_bits(different)
-    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent, bits)
     return LiveSegment(segment, present, squares, ~np.isnan(squares), file)
 
 

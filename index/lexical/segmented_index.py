@@ -217,21 +217,22 @@ class SegmentedIndex(Follower):
                 replace(snapshot, segments=tuple(_merge_for_files(snapshot.segments)))
             )
             try:
-                saved = save_snapshot(directory, snapshot)
+                manifest = save_snapshot(directory, snapshot)
             except OSError as error:
                 message = f"{directory}: no lexical index was written: {error}"
                 raise SnapshotError(message) from error
+            snapshot = load_snapshot(directory, manifest)
             with self._following:
                 if self._snapshot.identity != before.identity:
                     return  # made again meanwhile
-                self._read_state(replace(snapshot, segments=saved.segments))
+                self._read_state(snapshot)
                 self._published = snapshot.changes
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
-                    note_published(connection, snapshot.changes, saved.manifest, unused)
+                    note_published(connection, snapshot.changes, manifest, unused)
             for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
                 self._connections().reclaim(_RECLAIMED_AT_ONCE)
-            delete_others(directory, saved)
+            delete_others(directory, manifest)
 
     def changes_since_title_refresh(self) -> int:
         """Count the documents put, removed or changed since the last complete `refresh_titles`."""
@@ -432,9 +433,9 @@ def _is_worth_keeping(live: LiveSegment) -> bool:
 
 def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
     merged = fresh_segment(merge_segments([(live.segment, live.present) for live in segments]))
-    merged_ids = merged.segment.documents.vector_ids
+    merged_ids = merged.segment.vector_ids
     for live in segments:
-        kept = np.searchsorted(merged_ids, live.segment.documents.vector_ids[live.present])
+        kept = np.searchsorted(merged_ids, live.segment.vector_ids[live.present])
         merged.squares[kept] = live.squares[live.present]
         merged.current[kept] = live.current[live.present]
     return merged

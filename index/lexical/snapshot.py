@@ -1,22 +1,15 @@
 """What searches read of the lexical index: segments as they are at one moment."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt32
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies, TermCounts
-from index.lexical.scoring import LexicalQuery, inverse_document_frequencies, squared_norms
-from index.lexical.segment import (
-    PreparedQuery,
-    Segment,
-    SegmentDots,
-    join_documents,
-    prepare_query,
-    read_segment,
-)
+from index.lexical.scoring import inverse_document_frequencies, squared_norms
+from index.lexical.segment import QueryReads, Segment, join_documents
 from index.lexical.tables import NO_TERMS, DocumentTerms, JoinedTerms
 
 _DOCUMENTS_A_CALL = 500
@@ -62,21 +55,6 @@ class LiveSegment:
     file: SegmentFile | None = None
 
 
-@dataclass(slots=True)
-class QueryReads:
-    """What one search has read of segments for its query, so that no step reads it again."""
-
-    prepared: PreparedQuery | None = None
-    parts: dict[Segment, SegmentDots] = field(default_factory=dict)
-
-    def of(self, query: LexicalQuery, segment: Segment) -> SegmentDots:
-        """Return what the query, always the same one, has in a segment."""
-        self.prepared = self.prepared or prepare_query(query)
-        if segment not in self.parts:
-            self.parts[segment] = read_segment(segment, self.prepared)
-        return self.parts[segment]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalSnapshot:
     """All documents as of `changes` of the words. A document is present in one segment at most.
@@ -116,11 +94,11 @@ class LexicalSnapshot:
         joined = join_documents((live.segment.documents, rows) for live, _, rows in found)
         return np.concatenate(positions), joined
 
-    def scores(self, query: LexicalQuery, vector_ids: Int64, reads: QueryReads) -> Float32:
+    def scores(self, reads: QueryReads, vector_ids: Int64) -> Float32:
         """Return the cosine Float32[K] of a query with each document [K]; 0 for missing ones."""
         scores = np.zeros(len(vector_ids), dtype=np.float32)
         for live, positions, rows in self.find(vector_ids):
-            dots = reads.of(query, live.segment).of(rows)
+            dots = reads.of(live.segment).of(rows)
             self.fill_squares(live, rows[~live.current[rows]])
             norms = np.sqrt(np.maximum(live.squares[rows], _LEAST_SQUARE))
             scores[positions] = np.minimum(dots / norms, 1.0)
@@ -132,7 +110,7 @@ class LexicalSnapshot:
             return live.segment.terms_of(int(rows[0]))
         return NO_TERMS
 
-    def best(self, query: LexicalQuery, k: int, among: IdSet | None, reads: QueryReads) -> Int64:
+    def best(self, reads: QueryReads, k: int, among: IdSet | None) -> Int64:
         """Return the k documents with the highest cosines by the terms that are read by term.
 
         Those are the terms that few documents have, and the top others; norms may be by earlier
@@ -144,9 +122,9 @@ class LexicalSnapshot:
         """
         ids, cosines = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for live in self.segments:
-            part = reads.of(query, live.segment)
+            part = reads.of(live.segment)
             rows = np.flatnonzero(live.present & (part.dots > 0))
-            candidates = live.segment.documents.vector_ids[rows]
+            candidates = live.segment.vector_ids[rows]
             if among is not None:
                 kept = among.contains(candidates)
                 candidates, rows = candidates[kept], rows[kept]
@@ -173,7 +151,7 @@ class LexicalSnapshot:
 
     def present_ids(self) -> Int64:
         """Return the ids of all documents, ascending."""
-        present = (live.segment.documents.vector_ids[live.present] for live in self.segments)
+        present = (live.segment.vector_ids[live.present] for live in self.segments)
         return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *present]))
 
 

@@ -19,7 +19,8 @@ from encoder.arrays import Int64, UInt32
 from index.sqlite.connections import DatabaseFormat
 from index.store.database import Connection
 
-DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
+UInt16 = NDArray[np.uint16]
+DocumentTerms = tuple[UInt32, UInt16]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
 
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
@@ -41,7 +42,7 @@ class JoinedTerms:
 
     vector_ids: Int64
     term_ids: UInt32
-    counts: NDArray[np.uint16]
+    counts: UInt16
     ends: Int64
 
 

@@ -209,17 +209,12 @@ def why_no_probability(calibrator: ScoreCalibrator, mode: Mode) -> str | None:
 
 def within(bounds: Bounds, score: float, calibrated: CalibratedScore | PairScore) -> bool:
     """Return whether a score is inside the bounds; an unknown measure is outside."""
+    least, most = bounds.min_probability, bounds.max_false_positive_rate
     probability, rate = calibrated.probability, calibrated.false_positive_rate
     return (
         (bounds.min_score is None or score >= bounds.min_score)
-        and (
-            bounds.min_probability is None
-            or (probability is not None and probability >= bounds.min_probability)
-        )
-        and (
-            bounds.max_false_positive_rate is None
-            or (rate is not None and rate <= bounds.max_false_positive_rate)
-        )
+        and (least is None or (probability is not None and probability >= least))
+        and (most is None or (rate is not None and rate <= most))
     )
 
 

@@ -7,7 +7,8 @@ the best, and their scores are then computed from the vectors of the store, read
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from encoder.arrays import Int64
 from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.port import BLOCKS, VECTOR, WORDS, Engine
+from index.engine.port import BLOCKS, VECTOR, WORDS
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
@@ -32,16 +33,6 @@ from index.store.records import DocumentSummary
 from index.vectors.vector_index import NO_VECTOR
 
 _WIDER = 4  # how many times more candidates to rank when too few of them could be used
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """The arguments of one search."""
-
-    store: DocumentStore
-    engine: Engine
-    ranker: Ranker
-    calibrator: ScoreCalibrator
 
 
 def selects(options: SearchOptions) -> bool:
@@ -78,20 +69,20 @@ def search(
         among: what `select_documents` returns for these options.
     """
     options = _possible_now(data, options)
-    engine, seconds = data.engine, Seconds()
+    seconds = Seconds()
     examples = query if isinstance(query, Examples) else Examples((query,))
-    searches = tuple(engine.open(example, seconds, options.where) for example in examples.all)
+    searches = tuple(data.engine.open(example, seconds, options.where) for example in examples.all)
     alone = examples is not query
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
-    run = _Search(data.store, engine, ranker, calibrator)
     common = [_common_share(data.store, example) for example in examples.all]
-    first = replace(_find(run, among), common_text=sum(common) / len(common))
+    find = partial(_find, data, ranker, calibrator)
+    first = replace(find(among), common_text=sum(common) / len(common))
     if not options.collapse:
         return first
 
     def find_others(hidden: Int64) -> tuple[Hit, ...]:
         everything = data.store.select(None) if among is None else among
-        return _find(run, without(everything, hidden)).hits
+        return find(without(everything, hidden)).hits
 
     kept = collapse_families(data.store.families, first.hits, find_others, options.top_k)
     hits = [
@@ -120,40 +111,44 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
     return replace(options, mode="semantic")
 
 
-def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
+def _find(
+    data: DataDirectory, ranker: Ranker, calibrator: ScoreCalibrator, among: IdSet | None
+) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
-    options, k = run.ranker.options, run.ranker.options.top_k
+    top_k = k = ranker.options.top_k
     while True:
-        ranking = run.ranker.rank(k, among)
-        best, documents = _read(run, ranking)
-        if len(documents) >= options.top_k or ranking.candidates.exhausted:
+        ranking = ranker.rank(k, among)
+        best, documents = _read(data, ranker, ranking)
+        if len(documents) >= top_k or ranking.candidates.exhausted:
             break
         k = _WIDER * max(k, CANDIDATES)
     return SearchAnswer(
-        hits=_hits(run, best, documents),
+        hits=_hits(ranker, calibrator, best, documents),
         scored_as=best.scored_as,
         generation=best.candidates.generation,
         sequence=best.candidates.position,
-        seconds=dict(run.ranker.seconds),
+        seconds=dict(ranker.seconds),
         alignment=best.receipt,
     )
 
 
-def _read(run: _Search, ranking: Ranking) -> tuple[Ranking, list[DocumentSummary]]:
+def _read(
+    data: DataDirectory, ranker: Ranker, ranking: Ranking
+) -> tuple[Ranking, list[DocumentSummary]]:
     """Read the best `top_k` documents that may be returned, and score them by their vectors.
 
     Returns:
         Their ranking, and the documents.
     """
-    top_k, where = run.ranker.options.top_k, run.ranker.options.where
+    top_k, where = ranker.options.top_k, ranker.options.where
     ids = ranking.vector_ids.tolist()
     rows = range(len(ids))
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
-    with timed(run.ranker.seconds, "fetch"):
+    with timed(ranker.seconds, "fetch"):
         while rows and len(kept) < top_k:
             wanted, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
-            documents = run.store.get([ids[row] for row in wanted])
+            documents = data.store.get([ids[row] for row in wanted])
             found = ((row, documents.get(ids[row])) for row in wanted)
             kept |= {
                 row: document
@@ -162,29 +157,34 @@ def _read(run: _Search, ranking: Ranking) -> tuple[Ranking, list[DocumentSummary
             }
         kept = {row: kept[row] for row in list(kept)[:top_k]}
         best = ranking.take(np.array(list(kept), dtype=np.int64))
-        if run.engine.exact or not kept:
+        if data.engine.exact or not kept:
             return best, list(kept.values())
         # Without what was deleted since.
-        present, vectors = run.store.vectors(best.vector_ids)
+        present, vectors = data.store.vectors(best.vector_ids)
     order = np.argsort(best.vector_ids)
     order = order if len(present) == len(order) else order[np.isin(best.vector_ids[order], present)]
     by_id = dict(zip(best.vector_ids.tolist(), kept.values(), strict=True))
-    best = run.ranker.rescored(best, order, vectors)
+    best = ranker.rescored(best, order, vectors)
     return best, [by_id[vector_id] for vector_id in best.vector_ids.tolist()]
 
 
-def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) -> tuple[Hit, ...]:
+def _hits(
+    ranker: Ranker,
+    calibrator: ScoreCalibrator,
+    ranking: Ranking,
+    documents: Sequence[DocumentSummary],
+) -> tuple[Hit, ...]:
     """Return the documents that are inside the bounds, with their scores.
 
     Calibrated values are monotone in the score, so no lower candidate could be inside.
     """
     ids, scores = ranking.vector_ids.tolist(), ranking.scores.tolist()
     channels = ranking.candidates.scores
-    terms = run.ranker.terms(ranking)
-    calibrated = calibrate_scores(run.calibrator, ranking.scored_as, scores)
+    terms = ranker.terms(ranking)
+    calibrated = calibrate_scores(calibrator, ranking.scored_as, scores)
     if ranking.parts:  # no pair of documents has such a score
         calibrated = [CalibratedScore() for _ in ids]
-    by_example = [run.ranker.example_scores(ranking, row) for row in range(len(ids))]
+    by_example = [ranker.example_scores(ranking, row) for row in range(len(ids))]
     return tuple(
         Hit(
             id=document.id,
@@ -203,5 +203,5 @@ def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) 
             unlike_scores=by_example[row][1],
         )
         for row, (document, measures) in enumerate(zip(documents, calibrated, strict=True))
-        if within(run.ranker.options.bounds, scores[row], measures)
+        if within(ranker.options.bounds, scores[row], measures)
     )

@@ -4,19 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 from evaluation import block_archive
+from index.errors import StoreError
 
 KEY = block_archive.ArchiveKey(
     block_encoder="a" * 64, tokenizer="b" * 64, block_length=16, long_sentence="split",
     language="en", max_blocks=5, block_dimension=4, token_type="uint16",
 )  # fmt: skip
-RAW = ("tokens.bin", "block_ends.bin", "block_vectors.bin", "document_ends.bin")
 
 
 def document(seed: int) -> tuple[SentenceBlocks, np.ndarray]:
@@ -32,8 +30,8 @@ def document(seed: int) -> tuple[SentenceBlocks, np.ndarray]:
 
 
 def write(writer: block_archive.BlockArchiveWriter, start: int, stop: int) -> None:
-    made = [document(seed) for seed in range(start, stop)]
-    writer.append([blocks for blocks, _ in made], [vectors for _, vectors in made])
+    made = {str(seed): document(seed) for seed in range(start, stop)}
+    writer.append({n: blocks for n, (blocks, _) in made.items()}, [v for _, v in made.values()])
 
 
 def require_documents(archive: block_archive.BlockArchive, number: int) -> None:
@@ -44,24 +42,20 @@ def require_documents(archive: block_archive.BlockArchive, number: int) -> None:
         assert np.array_equal(archive.vectors(row), vectors.astype(np.float16))
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=40)), max_size=5))
-def test_what_is_committed_is_read_whatever_a_killed_writer_left(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, bytes]]
-) -> None:
-    directory = tmp_path_factory.mktemp("archive")
-    written = 0
-    for size, left in batches:
-        writer = block_archive.BlockArchiveWriter(directory, KEY)
-        assert len(writer) == written
-        write(writer, written, written + size)
-        written += size
-        for name in RAW:
-            with (directory / name).open("ab") as file:
-                file.write(left)
-        require_documents(block_archive.read_block_archive(directory, KEY), written)
-    block_archive.BlockArchiveWriter(directory, KEY)
-    require_documents(block_archive.read_block_archive(directory), written)
+def test_what_is_committed_is_read_and_what_failed_is_not(tmp_path: Path) -> None:
+    writer = block_archive.BlockArchiveWriter(tmp_path, KEY)
+    write(writer, 0, 2)
+    write(writer, 2, 2)
+    reading = block_archive.read_block_archive(tmp_path, KEY)
+    behind = block_archive.BlockArchiveWriter(tmp_path, KEY)
+    write(writer, 2, 3)
+    with pytest.raises(StoreError, match=r"archive\.sqlite3.*number"):
+        write(behind, 3, 5)
+    again = block_archive.BlockArchiveWriter(tmp_path, KEY)
+    assert again.row_of == {"0": 0, "1": 1, "2": 2}
+    write(again, 3, 4)
+    require_documents(block_archive.read_block_archive(tmp_path, KEY), 4)
+    require_documents(reading, 2)
 
 
 def test_tokens_alone_and_how_many_are_read(tmp_path: Path) -> None:
@@ -87,22 +81,17 @@ def test_what_another_encoder_made_is_refused(tmp_path: Path) -> None:
     require_documents(block_archive.read_block_archive(tmp_path, KEY), 2)
 
 
-@pytest.mark.parametrize("name", [*RAW, "progress.json", "archive.json"])
-@pytest.mark.parametrize("damage", ["gone", "cut"])
-def test_damage_is_named(tmp_path: Path, name: str, damage: str) -> None:
+def test_damage_is_named(tmp_path: Path) -> None:
     write(block_archive.BlockArchiveWriter(tmp_path, KEY), 0, 2)
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).unlink()
-    if damage == "cut":
-        (tmp_path / name).write_bytes(content[:-1])
-    with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
+    (tmp_path / "archive.sqlite3").write_bytes(b"no database" * 999)
+    with pytest.raises(StoreError, match=r"archive\.sqlite3"):
         block_archive.read_block_archive(tmp_path)
-    with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
+    with pytest.raises(StoreError, match=r"archive\.sqlite3"):
         block_archive.BlockArchiveWriter(tmp_path, KEY)
 
 
 def test_a_directory_without_an_archive(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"archive\.json"):
+    with pytest.raises(StoreError, match=r"archive\.sqlite3"):
         block_archive.read_block_archive(tmp_path)
     block_archive.BlockArchiveWriter(tmp_path, KEY)
     archive = block_archive.read_block_archive(tmp_path)
@@ -115,12 +104,12 @@ def test_blocks_and_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     writer = block_archive.BlockArchiveWriter(tmp_path, KEY)
     blocks, vectors = document(1)
     with pytest.raises(ArchiveError, match="shape"):
-        writer.append([blocks], [vectors[:, :3]])
+        writer.append({"1": blocks}, [vectors[:, :3]])
     many = SentenceBlocks(((1,),) * 6, ((0, 1),) * 6, Receipt(6, 6, 6, 0, 6))
     with pytest.raises(ArchiveError, match="6 blocks"):
-        writer.append([many], [np.zeros((6, 4), np.float32)])
+        writer.append({"1": many}, [np.zeros((6, 4), np.float32)])
     with pytest.raises(ArchiveError, match="0 blocks"):
-        writer.append([replace(many, blocks=())], [np.zeros((0, 4), np.float32)])
+        writer.append({"1": replace(many, blocks=())}, [np.zeros((0, 4), np.float32)])
     write(writer, 0, 1)
     require_documents(block_archive.read_block_archive(tmp_path), 1)
 

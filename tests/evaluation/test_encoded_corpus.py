@@ -9,12 +9,10 @@ from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import find_blocks
-from evaluation.block_archive import archive_key
 from evaluation.encoded_corpus import (
     EncodedCorpus,
     embed_encoded_corpus,
-    encode_corpus,
-    read_encoded_corpus,
+    keep_blocks,
 )
 from index.document import SkippedInput
 from index.embed import embed_corpus
@@ -63,7 +61,7 @@ def test_only_new_texts_are_encoded(encoder: OnnxEncoder, tmp_path: Path) -> Non
     texts = {"a": "The river runs. " * 9, "b": "Stones lie still.", "c": "Stones lie still."}
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
     first = Watching()
-    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, first)
+    encoded = keep_blocks(corpus, tmp_path / "blocks", encoder, first)
     require_same(encoded, texts, encoder)
     assert len(encoded.archive) == 2  # equal texts share one row
     assert first.documents == 3
@@ -75,9 +73,8 @@ def test_only_new_texts_are_encoded(encoder: OnnxEncoder, tmp_path: Path) -> Non
     }
     write_corpus(corpus, texts)
     second = Watching()
-    require_same(encode_corpus(corpus, tmp_path / "blocks", encoder, second), texts, encoder)
+    require_same(keep_blocks(corpus, tmp_path / "blocks", encoder, second), texts, encoder)
     assert 0 < second.tokens < 10
-    require_same(read_encoded_corpus(tmp_path / "blocks"), texts, encoder)
 
 
 def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> None:
@@ -85,12 +82,12 @@ def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> N
     with corpus.open("a") as file:
         file.write("{oops\n")
     watching = Watching()
-    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, watching)
+    encoded = keep_blocks(corpus, tmp_path / "blocks", encoder, watching)
     assert encoded.ids == ("a",)
     assert encoded.skipped == len(watching.refusals) == 2
     write_corpus(corpus, {"b": "\x01"})
     with pytest.raises(CorpusError, match="no document"):
-        encode_corpus(corpus, tmp_path / "other", encoder, SilentProgress())
+        keep_blocks(corpus, tmp_path / "other", encoder, SilentProgress())
 
 
 def test_more_and_fewer_blocks_than_the_document_level_reads(
@@ -99,13 +96,13 @@ def test_more_and_fewer_blocks_than_the_document_level_reads(
     corpus = write_corpus(tmp_path / "c.jsonl", {"a": "One word after the other. " * 300})
     for max_blocks in (2, 70):
         directory = tmp_path / str(max_blocks)
-        encoded = encode_corpus(corpus, directory, encoder, SilentProgress(), max_blocks)
+        encoded = keep_blocks(corpus, directory, encoder, SilentProgress(), max_blocks)
         assert len(encoded.archive.vectors(0)) == max_blocks
         assert encoded.tokens[0] == 1_800
     with pytest.raises(ArchiveError, match="max_blocks 2, not 64"):
-        encode_corpus(corpus, tmp_path / "2", encoder, SilentProgress())
-    with pytest.raises(ArchiveError, match="another encoder"):
-        read_encoded_corpus(tmp_path / "2", archive_key(encoder.checkpoint))
+        keep_blocks(corpus, tmp_path / "2", encoder, SilentProgress(), 64)
+    kept = keep_blocks(corpus, tmp_path / "2", encoder, SilentProgress())
+    assert kept.archive.key.max_blocks == 2
 
 
 def test_what_was_encoded_before_an_interruption_stays(
@@ -121,13 +118,9 @@ def test_what_was_encoded_before_an_interruption_stays(
     texts = {f"d{n}": f"Word {n} and a word. " * (1 + n % 7) for n in range(40)}
     corpus, blocks = write_corpus(tmp_path / "c.jsonl", texts), tmp_path / "blocks"
     with pytest.raises(KeyboardInterrupt):
-        encode_corpus(corpus, blocks, encoder, Interrupting())
-    with pytest.raises(CorpusError, match="not encoded completely"):
-        read_encoded_corpus(blocks)
-    with (blocks / "texts.jsonl").open("ab") as file:
-        file.write(b'{"hash": "cut o')
+        keep_blocks(corpus, blocks, encoder, Interrupting())
     watching = Watching()
-    encoded = encode_corpus(corpus, blocks, encoder, watching)
+    encoded = keep_blocks(corpus, blocks, encoder, watching)
     require_same(encoded, texts, encoder)
     assert watching.tokens < encoded.tokens.sum()
 
@@ -139,24 +132,14 @@ def test_one_writer_at_a_time(encoder: OnnxEncoder, tmp_path: Path) -> None:
         FileLock(tmp_path / "blocks" / "writer.lock"),
         pytest.raises(CorpusError, match="another process"),
     ):
-        encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
-
-
-@pytest.mark.parametrize("name", ["texts.jsonl", "ids.json"])
-@pytest.mark.parametrize("content", ["", "[[", '{"hash": 1}'])
-def test_damage_is_named(encoder: OnnxEncoder, tmp_path: Path, name: str, content: str) -> None:
-    corpus = write_corpus(tmp_path / "c.jsonl", {"a": "Text."})
-    encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
-    (tmp_path / "blocks" / name).write_text(content)
-    with pytest.raises(CorpusError, match=name.replace(".", r"\.")):
-        read_encoded_corpus(tmp_path / "blocks")
+        keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
 
 
 def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_path: Path) -> None:
     """More blocks are kept of the long one than the checkpoint reads."""
     texts = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
-    encoded = encode_corpus(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
+    encoded = keep_blocks(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
     kept = embed_encoded_corpus(encoded, encoder)
     fresh = embed_corpus(corpus, encoder, SilentProgress())
     assert kept.ids == fresh.ids
@@ -164,8 +147,8 @@ def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_pat
     assert kept.tokens.tolist() == fresh.tokens.tolist()
     assert kept.tokens_read.tolist() == fresh.tokens_read.tolist()
     blocks = find_blocks(encoded, ["d", "c", "a"])
-    assert blocks.starts[1] == blocks.starts[2]  # equal texts are kept once
-    assert (blocks.ends - blocks.starts).tolist()[0] == 1
-    assert blocks.ends[1] - blocks.starts[1] > 1
+    assert blocks.rows[1] == blocks.rows[2]  # equal texts are kept once
+    assert blocks.sizes[0] == 1
+    assert blocks.sizes[1] > 1
     with pytest.raises(CorpusError, match="1 documents have no blocks, the first of them 'x'"):
         find_blocks(encoded, ["a", "x"])

@@ -90,7 +90,7 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
         ("{oops\n", r":1: is not JSON"),
         ("[1]\n", ":1: is not a JSON object"),
         ('{"source": "a", "label": 1}\n', ":1: target: is missing"),
-        (line(True, "b", 1), ":1: source: is not a document id"),
+        (line(True, "b", 1), ":1: source: is true or false, not text or an integer"),
         (line("a", "b", 2), ":1: label: is '2', not 0 or 1"),
         (line("a", "b", 1) + line("c", "c", 0), ":2: 'c' is paired with itself"),
         (line("a", "b", 1) + line("a", "b", 0), ":2: .* the label 0 here and 1 at .*:1"),

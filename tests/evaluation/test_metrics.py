@@ -10,15 +10,14 @@ from encoder.arrays import Float32, Float64
 from evaluation import metrics
 from evaluation.judgements import PairRows
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
-from evaluation.systems import DEPTH, Run, rank, vector_system
+from evaluation.systems import DEPTH, Ranked, rank, vector_system
 from index.errors import CorpusError
-from index.vectors.vector_index import NO_VECTOR
 from tests.kit.index_fixtures import unit_vectors
 
 
 def rank_exactly(
     ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
-) -> Run:
+) -> Ranked:
     every = np.concatenate([vectors, queries])
     rows = np.arange(len(vectors), len(every), dtype=np.int64)
     return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
@@ -30,9 +29,9 @@ def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
     run = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
     cosines = vectors @ vectors[3]
     expected = [n for n in np.argsort(-cosines).tolist() if n != 3][:DEPTH]
-    assert run.rows[0].tolist() == expected
-    assert np.allclose(run.scores[0], cosines[expected], atol=1e-6)
-    assert run.rows[1][0] == 5  # a query that is no document of the corpus keeps all
+    assert list(run["d3"]) == [f"d{n}" for n in expected]
+    assert np.allclose(list(run["d3"].values()), cosines[expected], atol=1e-6)
+    assert next(iter(run["other"])) == "d5"  # a query that is no document of the corpus keeps all
 
 
 def test_measures_by_hand() -> None:
@@ -40,7 +39,7 @@ def test_measures_by_hand() -> None:
     angles = np.array([0.0, 0.1, 0.2, 0.3])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
-    values = metrics.evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
+    values = metrics.evaluate_run(run, {"a": {"c": 2, "d": 1, "e": 1}})
     gain = 2 / math.log2(3) + 1 / math.log2(4)
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
     assert values["nDCG@10"] == pytest.approx(gain / ideal)
@@ -55,10 +54,10 @@ def test_queries_without_judgement_do_not_count() -> None:
     both = rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
     alone = rank_exactly(ids, vectors, ["d0"], vectors[[0]])
     qrels = {"d0": {"d1": 1}}
-    assert (alone.rows.shape, alone.rows[0][-1]) == ((1, 20), NO_VECTOR)  # fewer than the depth
-    assert metrics.evaluate_run(both, ids, qrels) == metrics.evaluate_run(alone, ids, qrels)
+    assert len(alone["d0"]) == 19  # fewer than the depth
+    assert metrics.evaluate_run(both, qrels) == metrics.evaluate_run(alone, qrels)
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        metrics.evaluate_run(both, ids, {"x": {"y": 1}})
+        metrics.evaluate_run(both, {"x": {"y": 1}})
 
 
 LABELS = np.array([False, False, True, False, True, True])

@@ -56,7 +56,7 @@ def test_retrieval_of_two_systems() -> None:
     report = report_retrieval(BOTH, QUESTION, "bad")
     json.dumps(report, allow_nan=False)
     good, bad = report["systems"]["good"], report["systems"]["bad"]
-    alone = evaluate_run(rank(BAD, IDS, IDS[:30], np.arange(30)), IDS, QRELS)
+    alone = evaluate_run(rank(BAD, IDS, IDS[:30], np.arange(30)), QRELS)
     for measure, value in alone.items():
         assert bad[measure]["value"] == pytest.approx(value)
         assert bad[measure]["low"] < value < bad[measure]["high"] or value == 1

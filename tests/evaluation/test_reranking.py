@@ -1,7 +1,6 @@
 """Reranking as a system, and its rule fitted on validation queries."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,16 +8,17 @@ import pytest
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from evaluation.fitting import reranking
-from evaluation.metrics import evaluate_per_query
-from evaluation.reranking import PairScorer, best_candidates, reranked_system
-from evaluation.systems import System, rank, vector_system
+from evaluation.report import RetrievalTask
+from evaluation.reranking import PairScorer, reranked_system
+from evaluation.systems import System, best_rows, rank, vector_system
 from index.errors import CorpusError
 
 
 class TopicReranker:
     """Scores a pair by the first letter of both texts, and records what it scored."""
 
-    def __init__(self) -> None:
+    def __init__(self, match: float = 4.0) -> None:
+        self.match = match
         self.scored: list[tuple[str, str]] = []
 
     @property
@@ -34,7 +34,7 @@ class TopicReranker:
 
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         self.scored.append((first.text, second.text))
-        return 4.0 if first.text[0] == second.text[0] else -4.0
+        return self.match if first.text[0] == second.text[0] else -self.match
 
 
 @pytest.fixture
@@ -47,6 +47,11 @@ def system() -> System:
     vectors = np.random.default_rng(5).normal(size=(24, 6)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vector_system("semantic", "", vectors)
+
+
+def task_of(texts: Sequence[str]) -> RetrievalTask:
+    query_ids = tuple(IDS[row] for row in ROWS)
+    return RetrievalTask(tuple(IDS), query_ids, ROWS, np.ones(len(ROWS)), qrels_of(texts))
 
 
 def qrels_of(texts: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -66,8 +71,8 @@ def test_the_mixture_orders_the_first_candidates(texts: list[str], system: Syste
     second = reranked_system(system, scorer, mixture, 8, "reranked")
     names = [IDS[row] for row in ROWS]
     before, after = (rank(stage, IDS, names, ROWS) for stage in (system, second))
-    for place, row in enumerate(ROWS.tolist()):
-        first, reranked = before.rows[place].tolist(), after.rows[place].tolist()
+    for row in ROWS.tolist():
+        first, reranked = (list(map(int, run[IDS[row]])) for run in (before, after))
         assert set(first[:8]) == set(reranked[:8])
         assert first[8:] == reranked[8:]
         same = [texts[other][0] == texts[row][0] for other in reranked[:8]]
@@ -95,51 +100,40 @@ def test_each_pair_is_scored_once(texts: list[str]) -> None:
 
 
 def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: System) -> None:
-    qrels = qrels_of(texts)
     scorer = PairScorer(TopicReranker(), texts)
-    candidates = reranking.score_candidates(system, scorer, IDS, ROWS, qrels, 10)
-    found = reranking.fit_mixture([candidates, candidates])
+    ndcg = reranking.measure_mixtures(system, scorer, task_of(texts), 10)
+    found = reranking.fit_mixture([ndcg, ndcg])
     assert found.ndcg.shape == (2, len(reranking.SCALES), len(reranking.WEIGHTS))
     best = found.ndcg.mean(0).max()
-    reached = reranking.ndcg_of(candidates, found.mixture).mean()
+    reached = ndcg(found.mixture).mean()
     assert reached == pytest.approx(best, abs=0.01)
-    assert reached > reranking.ndcg_of(candidates, FusionWeights(0.0, 1.0)).mean() + 0.1
+    assert reached > ndcg(FusionWeights(0.0, 1.0)).mean() + 0.1
     with pytest.raises(ValueError, match="no corpus"):
         reranking.fit_mixture([])
 
 
 def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System) -> None:
-    scorer = PairScorer(TopicReranker(), texts)
-    gains = reranking.score_candidates(system, scorer, IDS, ROWS, qrels_of(texts), 10)
-    loses = replace(gains, logits=-gains.logits)
+    gains, loses = (
+        reranking.measure_mixtures(
+            system, PairScorer(TopicReranker(match), texts), task_of(texts), 10
+        )
+        for match in (4.0, -4.0)
+    )
     both, alone = (
         reranking.fit_mixture([gains, loses]).mixture,
         reranking.fit_mixture([gains]).mixture,
     )
     for gain in (gains, loses):
-        before = reranking.ndcg_of(gain, FusionWeights(0.0, 1.0)).mean()
-        assert reranking.ndcg_of(gain, both).mean() >= before - 0.01
+        before = gain(FusionWeights(0.0, 1.0)).mean()
+        assert gain(both).mean() >= before - 0.01
     assert both.weight < alone.weight
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.4, 0.9])
-def test_ndcg_of_candidates_is_that_of_the_evaluation(
-    texts: list[str], system: System, weight: float
-) -> None:
-    qrels, mixture = qrels_of(texts), FusionWeights(weight, 1.0)
-    scorer = PairScorer(TopicReranker(), texts)
-    candidates = reranking.score_candidates(system, scorer, IDS, ROWS, qrels, 12)
-    second = reranked_system(system, scorer, mixture, 12, "reranked")
-    run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
-    expected = evaluate_per_query(run, IDS, qrels).ndcg
-    np.testing.assert_allclose(reranking.ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 
 def test_queries_of_their_own_have_all_documents_as_candidates(system: System) -> None:
     vectors = np.eye(4, dtype=np.float32)
     corpus = vector_system("semantic", "", np.concatenate([vectors, vectors[:1]]), 4)
-    assert best_candidates(corpus, np.array([4]), 2)[0][0] == 0
-    assert 0 not in best_candidates(corpus, np.array([0]), 2)[0]
+    assert best_rows(corpus.score(np.array([4]))[0], 4, 2)[0] == 0
+    assert 0 not in best_rows(corpus.score(np.array([0]))[0], 0, 2)
 
 
 def test_a_map_of_reranked_scores_rises() -> None:

@@ -120,11 +120,11 @@ def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
         lines = (json.dumps({"id": key, "text": text}) + "\n" for key, text in texts.items())
         (folder / "corpus.jsonl").write_text("".join(lines))
         writer = BlockArchiveWriter(tmp_path / f"{name}-blocks", ARCHIVE_KEY)
-        documents, vectors = [], []
-        for row, text in enumerate(texts.values()):
+        documents, vectors = {}, []
+        for row, (key, text) in enumerate(texts.items()):
             blocks = tuple((7, 8, 9) for part in text.split(".") if part.strip())
             receipt = Receipt(3 * len(blocks), 3 * len(blocks), len(blocks), 0, 3 * len(blocks))
-            documents.append(SentenceBlocks(blocks, ((0, 1),) * len(blocks), receipt))
+            documents[key] = SentenceBlocks(blocks, ((0, 1),) * len(blocks), receipt)
             vectors.append(unit_vectors(len(blocks), seed=row))
         writer.append(documents, vectors)
         archive = read_block_archive(tmp_path / f"{name}-blocks")
@@ -132,7 +132,6 @@ def encode_texts(tmp_path: Path) -> Callable[..., EncodedCorpus]:
             ids=tuple(texts),
             rows=np.arange(len(texts), dtype=np.int64),
             hashes=tuple(Document(key, text).content_hash.hex() for key, text in texts.items()),
-            tokens=3 * np.diff(archive.document_ends, prepend=0),
             archive=archive,
             skipped=0,
         )

@@ -39,7 +39,8 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
     directory = tmp_path_factory.mktemp("archive")
     documents = [tokenizer(text) for text in TEXTS]
     writer = BlockArchiveWriter(directory, archive_key(checkpoint, precision="fp32"))
-    writer.append(documents, [encoder.encode_blocks(d.blocks) for d in documents])
+    named = dict(zip(TEXTS, documents, strict=True))
+    writer.append(named, [encoder.encode_blocks(d.blocks) for d in documents])
     return Reader([read_block_archive(directory)], checkpoint, max_blocks=4, trained_blocks=2)
 
 

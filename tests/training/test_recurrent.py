@@ -47,7 +47,8 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
     documents = [tokenizer(text) for text in TEXTS]
     key = archive_key(checkpoint, precision="fp32", tokens_only=True)
     nothing = [np.empty((len(document.blocks), 0), np.float32) for document in documents]
-    BlockArchiveWriter(directory, key).append(documents, nothing)
+    named = dict(zip(TEXTS, documents, strict=True))
+    BlockArchiveWriter(directory, key).append(named, nothing)
     return Reader([read_block_archive(directory, key)], checkpoint, 8, trained_blocks=8)
 
 

@@ -44,7 +44,8 @@ def archive(start: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Bloc
     documents = [tokenizer(text) for text in GOLDEN_TEXTS]
     directory = tmp_path_factory.mktemp("archive")
     vectors = [np.zeros((len(d.blocks), start.block_dimension), np.float32) for d in documents]
-    BlockArchiveWriter(directory, archive_key(start)).append(documents, vectors)
+    named = dict(zip(GOLDEN_TEXTS, documents, strict=True))
+    BlockArchiveWriter(directory, archive_key(start)).append(named, vectors)
     return read_block_archive(directory)
 
 

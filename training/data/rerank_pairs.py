@@ -9,6 +9,7 @@ it that.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -390,21 +391,11 @@ def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
     chosen = np.random.default_rng(0).permutation(rows)[:VALID_QUERIES]
     names = [corpus.ids[row] for row in chosen]
     run = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
+    row_of = {name: row for row, name in enumerate(corpus.ids)}
     return [
-        RowPair(
-            int(row),
-            int(other),
-            float(corpus.qrels[corpus.ids[row]].get(corpus.ids[other], 0)),
-            group,
-            float(score),
-        )
-        for group, row in enumerate(chosen.tolist())
-        for other, score in zip(
-            run.rows[group, :candidates].tolist(),
-            run.scores[group, :candidates].tolist(),
-            strict=True,
-        )
-        if other != NO_VECTOR
+        RowPair(row_of[name], row_of[other], float(corpus.qrels[name].get(other, 0)), group, score)
+        for group, name in enumerate(names)
+        for other, score in islice(run[name].items(), candidates)
     ]
 
 

@@ -227,8 +227,8 @@ class TrainingSource:
 
     def blocks(self, row: int) -> int:
         """Return how many blocks of a document are read."""
-        start, stop = self.corpus.encoded.archive.span(int(self.corpus.encoded.rows[row]))
-        return min(stop - start, self.max_blocks)
+        encoded = self.corpus.encoded
+        return min(int(encoded.archive.sizes[encoded.rows[row]]), self.max_blocks)
 
     def near(self, row: int) -> Int64:
         """Return the rows of the lexical neighbours of a document, nearest first."""

@@ -16,6 +16,7 @@ from encoder.alignment.space import (
     fit_space,
     open_space,
     sample_blocks,
+    sample_documents,
     write_checkpoint_space,
 )
 from encoder.arrays import Float32, Int64
@@ -52,7 +53,6 @@ def select_documents(encoded: EncodedCorpus, places: Sequence[int]) -> EncodedCo
         ids=tuple(encoded.ids[place] for place in rows),
         hashes=tuple(encoded.hashes[place] for place in rows),
         rows=encoded.rows[rows],
-        tokens=encoded.tokens[rows],
     )
 
 
@@ -78,13 +78,13 @@ def encode_again(encoded: EncodedCorpus, encoder: Encoder, progress: Progress) -
 
 
 def _archive(stored: BlockArchive, rows: Sequence[int], vectors: Sequence[Float32]) -> BlockArchive:
-    blocks = [block for row in rows for block in stored.blocks(row)]
+    halves = [of_one.astype(np.float16) for of_one in vectors]
     return BlockArchive(
         key=replace(stored.key, block_dimension=vectors[0].shape[1]),
-        tokens=np.concatenate([np.asarray(block, stored.tokens.dtype) for block in blocks]),
-        block_ends=np.cumsum([len(block) for block in blocks], dtype=np.int64),
-        block_vectors=np.concatenate(vectors).astype(np.float16),
-        document_ends=np.cumsum([len(of_one) for of_one in vectors], dtype=np.int64),
+        tokens=stored.tokens[list(rows)],
+        sizes=stored.sizes[list(rows)],
+        blocks=lambda row: stored.blocks(rows[row]),
+        vectors=halves.__getitem__,
     )
 
 
@@ -182,8 +182,9 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
         checkpoint: with the sentence level that encoded them.
         parts: documents for training, of each corpus.
     """
-    documents = [part.archive.vectors(row) for part in parts for row in part.rows.tolist()]
-    sample = sample_blocks(documents) if documents else None
+    rows = [(part.archive, row) for part in parts for row in part.rows.tolist()]
+    chosen = [rows[n] for n in sample_documents(len(rows)).tolist()]
+    sample = sample_blocks([archive.vectors(row) for archive, row in chosen]) if rows else None
     if sample is None or len(sample) < MIN_SAMPLE:
         return False
     write_checkpoint_space(checkpoint.directory, fit_space(sample))

@@ -85,7 +85,7 @@ def _links(number: int, corpus: TrainingCorpus, similarities: Similarities, limi
     place_of = {name: place for place, name in enumerate(ids)}
     places = np.array([place_of[query] for query in queries], dtype=np.int64)
     run = rank_scores(similarities(slices, places), ids, queries)
-    return evaluate_run(run, ids, {q: corpus.judgements[q] for q in queries})["nDCG@10"]
+    return evaluate_run(run, {q: corpus.judgements[q] for q in queries})["nDCG@10"]
 
 
 def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[str]]:
@@ -150,8 +150,8 @@ def _cut(
     number: int, corpus: TrainingCorpus, row: int, max_blocks: int
 ) -> tuple[DocumentSlice, DocumentSlice]:
     archive_row = int(corpus.encoded.rows[row])
-    start, stop = corpus.encoded.archive.span(archive_row)
-    places = np.arange(min(stop - start, max_blocks), dtype=np.int64)
+    size = int(corpus.encoded.archive.sizes[archive_row])
+    places = np.arange(min(size, max_blocks), dtype=np.int64)
     middle = len(places) // 2  # a single block is both halves
     first, second = (places[:middle], places[middle:]) if middle else (places, places)
     return DocumentSlice(number, archive_row, first), DocumentSlice(number, archive_row, second)

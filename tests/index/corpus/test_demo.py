@@ -26,15 +26,14 @@ def test_the_number_and_length_of_documents(corpus: dict[str, Document]) -> None
     assert 180 <= len(words) <= 400  # some modules are not everywhere
     assert words[0] >= 150
     assert words[len(words) // 2] >= 400
-    assert 5_000 < words[-1] <= 12_000
+    assert 3_000 < words[-1] <= 12_000
 
 
 def test_a_document_says_what_its_module_documents(corpus: dict[str, Document]) -> None:
-    expected = {"asyncio.queues", "builtins", "concurrent.futures", "email.message", "heapq"}
-    expected |= {"itertools", "json.decoder", "os", "socket", "unittest.mock"}
+    expected = {"argparse", "asyncio.queues", "email.message", "heapq", "inspect"}
+    expected |= {"json.decoder", "os", "socket", "unittest.mock"}
     assert expected <= corpus.keys()
     assert corpus["heapq"].title == "heapq: Heap queue algorithm (a.k.a. priority queue)."
-    assert corpus["marshal"].title.endswith("read and write Python values in a binary format.")
     assert corpus["asyncio.streams"].title == "asyncio.streams"
     assert "class JSONDecoder" in corpus["json.decoder"].text
     assert "class JSONDecoder" not in corpus["json"].text
@@ -54,25 +53,19 @@ def test_nothing_of_this_machine_and_no_boilerplate(corpus: dict[str, Document])
     assert [name for name in corpus if unwanted.search(corpus[name].text)] == []
 
 
-def test_what_must_not_be_imported_is_not_there(corpus: dict[str, Document]) -> None:
+def test_tests_programs_and_private_modules_are_not_there(corpus: dict[str, Document]) -> None:
     tops = {name.partition(".")[0] for name in corpus}
-    assert not tops & {"antigravity", "this", "idlelib", "test", "tkinter", "turtle", "__main__"}
+    assert not tops & {"idlelib", "test", "tkinter", "turtle", "__main__"}
     assert not [name for name in corpus if re.search(r"(^|\.)_|\.tests?$", name)]
 
 
 def test_the_place_it_runs_in_changes_nothing(
-    corpus: dict[str, Document],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    corpus: dict[str, Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = set(sys.modules)
-    (tmp_path / "heapq.py").write_text("raise SystemExit('not the real one')")
+    (tmp_path / "heapq.py").write_text('"""Not the real one."""')
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PYTHONHASHSEED", "17")
     write_stdlib_corpus(Path("stdlib.jsonl"))
-    assert capfd.readouterr() == ("", "")
     assert set(sys.modules) == before
     lines = (json.loads(line) for line in Path("stdlib.jsonl").read_text().splitlines())
     assert {line["id"]: line["text"] for line in lines} == {
@@ -80,25 +73,12 @@ def test_the_place_it_runs_in_changes_nothing(
     }
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo one >&2; echo the reason >&2; exit 3", r"exit status 3\): the reason"),
-        ("exec sleep 60", r"within 0\.1 seconds"),
-    ],
-)
-def test_a_failed_rendering_keeps_the_old_file(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_python_without_sources_keeps_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "stdlib.jsonl"
     path.write_text("old")
-    broken = tmp_path / "python"
-    broken.write_text(f"#!/bin/sh\n{script}\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(broken))
-    if "sleep" in script:
-        monkeypatch.setattr("index.corpus.demo.TIMEOUT_SECONDS", 0.1)
-    with pytest.raises(CorpusError, match=said):
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    with pytest.raises(CorpusError, match="has no sources"):
         write_stdlib_corpus(path)
     assert path.read_text() == "old"
-    assert {entry.name for entry in tmp_path.iterdir()} == {"python", "stdlib.jsonl"}

@@ -131,6 +131,7 @@ def test_changes_the_writer_forgot_are_read_from_its_snapshot(
         writer.index.publish()
         writer.store.lexical.publish()
     put(writer, 200, 1)
+    loaded.clear()
     check_same(writer, reader)
     assert len(reader.index) == len(writer.index)
     assert len(loaded) == 1  # and the words of all documents were not read again

@@ -15,7 +15,7 @@ from encoder.terms.general_words import share_of, word_levels
 from index.document import Document
 from index.id_set import IdSet
 from index.lexical.scoring import LexicalQuery
-from index.lexical.snapshot import QueryReads
+from index.lexical.segment import QueryReads
 from index.lexical.tables import MAX_COUNT
 from index.lexical.terms import QUOTE, count_terms_and_titles, is_pair, level_of
 from index.store.document_store import DocumentStore
@@ -230,7 +230,7 @@ def test_a_hostile_text_is_stored_and_found(store: DocumentStore, entry: MakeEnt
 def test_queries_without_known_words_find_nothing(filled: DocumentStore) -> None:
     query = filled.lexical.read("unheard unseen")
     assert len(query) == 0
-    assert filled.lexical.candidates(query, 5, None, QueryReads()).tolist() == []
+    assert filled.lexical.candidates(QueryReads(query), 5, None).tolist() == []
     among = IdSet(10, inverted=True)
     assert filled.lexical.search(query, 5, among=among, least=5).scores.tolist() == []
     assert filled.lexical.score(query, np.array([1, 999])).tolist() == [0, 0]

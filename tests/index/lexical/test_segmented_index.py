@@ -18,7 +18,8 @@ from encoder.terms.general_words import PAIR
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.scoring import LexicalQuery
-from index.lexical.snapshot import LexicalSnapshot, QueryReads
+from index.lexical.segment import QueryReads
+from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import WORDS_FILE
 from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
@@ -95,11 +96,9 @@ def assert_scores_as_the_slow_path_does(store: DocumentStore, chance: random.Ran
         expected = slow_scores(snapshot, query, ids)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(index.lexical.scoring, "QUERY_TERMS", number)
-            reads = QueryReads()
-            candidates = snapshot.best(
-                query, 1000, None, reads
-            )  # as a search does: candidates first
-            found = snapshot.scores(query, np.append(ids, 10**6), reads)
+            reads = QueryReads(query)
+            candidates = snapshot.best(reads, 1000, None)  # as a search does: candidates first
+            found = snapshot.scores(reads, np.append(ids, 10**6))
         assert found[:-1] == pytest.approx(expected, abs=1e-6)
         assert found[-1] == 0
         assert len(np.setdiff1d(candidates, ids)) == 0
@@ -111,9 +110,9 @@ def assert_finds_the_best(store: DocumentStore, chance: random.Random) -> None:
     ids, query = snapshot.present_ids(), random_query(snapshot, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
     selected = ids[among.contains(ids)]
-    scores = snapshot.scores(query, selected, QueryReads())
+    scores = snapshot.scores(QueryReads(query), selected)
     for k in (1, 4, 1000):
-        best = snapshot.best(query, k, among, QueryReads())
+        best = snapshot.best(QueryReads(query), k, among)
         assert len(best) == min(k, int((scores > 0).sum()))
         assert len(set(best.tolist())) == len(best)
         found = np.sort(scores[np.isin(selected, best)])

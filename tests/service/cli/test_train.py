@@ -297,7 +297,7 @@ def test_each_architecture_is_trained_and_served(
     assert longmatch("index", corpus, "--encoder", output).status == 0
     if architecture == "ernie-doc":
         (archive,) = (tmp_path / "out.work").glob("*/tokens")
-        assert read_block_archive(archive).block_vectors.shape[1] == 0  # none was computed
+        assert read_block_archive(archive).vectors(0).shape[1] == 0  # none was computed
     if documents == "linked":
         judged = (corpus / "corpus.jsonl", corpus / "qrels.tsv")
         scores = longmatch("evaluate", *judged, "--encoder", output)

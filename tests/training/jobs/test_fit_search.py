@@ -12,7 +12,7 @@ import pytest
 from encoder.alignment.space import fit_space, open_space, sample_blocks
 from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import encode_corpus, keep_tokens
+from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.progress import SilentProgress
 from index.search.score import DEFAULT_RULE, read_fusion
 from tests.kit.corpora import TOPIC_WORDS, write_linked_corpus
@@ -44,7 +44,7 @@ def read(trained: OnnxEncoder, tmp_path: Path) -> Callable[[int], TrainingCorpus
     def read_with(valid: int) -> TrainingCorpus:
         folder = write_groups(tmp_path / "corpus", valid)
         corpus = folder / "corpus.jsonl"
-        encoded = encode_corpus(corpus, tmp_path / "blocks", trained, SilentProgress())
+        encoded = keep_blocks(corpus, tmp_path / "blocks", trained, SilentProgress())
         return read_training_data([(find_corpus_files(folder), encoded)])[0]
 
     return read_with
@@ -146,7 +146,7 @@ def test_documents_are_encoded_again_as_an_index_encodes_them(
 ) -> None:
     encoder = OnnxEncoder(load_checkpoint(tiny_ernie_doc), threads=1)
     corpus = write_linked_corpus(tmp_path / "corpus") / "corpus.jsonl"
-    stored = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
+    stored = keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
     tokens = keep_tokens(corpus, tmp_path / "tokens", encoder.checkpoint, SilentProgress())
     places = [7, 3]
     again = encode_again(select_documents(tokens, places), encoder, SilentProgress())
@@ -169,7 +169,7 @@ def test_the_space_of_a_recurrent_encoder_is_fitted_anew(
     assert asdict(read_fusion(checkpoint).hybrid) == found.rule["hybrid"]
     encoder = OnnxEncoder(checkpoint, threads=1, precision="fp32")
     corpus = tmp_path / "corpus/corpus.jsonl"
-    encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
+    encoded = keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
     rows = encoded.rows[2 * MIN_QUERIES :].tolist()  # the training documents
     blocks = [encoded.archive.vectors(row) for row in rows]
     expected, fitted = fit_space(sample_blocks(blocks)), open_space(checkpoint)
