@@ -11,7 +11,6 @@ stored meanwhile.
 import asyncio
 import logging
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
@@ -39,7 +38,6 @@ from service.errors import (
     EncodingFailedError,
     FieldError,
     InvalidInputError,
-    describe,
 )
 from service.match.logic import validate_bounds
 from service.metrics import CollectionMetrics
@@ -47,7 +45,7 @@ from service.settings import Settings
 from service.standing.store import Interest, QueryText, Scan, StandingQuery, StandingStore, Webhook
 from service.standing.webhooks import Webhooks
 from service.state import State
-from service.threads import lower_priority, run_in
+from service.threads import Worker, run_in
 
 _LOG = logging.getLogger(__name__)
 
@@ -292,7 +290,6 @@ def _query_text(collection: Collection, read: EncodedText) -> QueryText:
     )
 
 
-_RETRY_SECONDS = 5.0
 _HELD_SECONDS = 60.0  # between looks at what some queries wait for
 
 
@@ -310,16 +307,13 @@ class StandingQueries:
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
         self._collection: Collection | None = None
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._stopping = threading.Event()
-        self._woken = threading.Event()
+        self._worker = Worker("standing queries", self._work, _HELD_SECONDS)
         self._behind_since: float | None = None
 
     @property
     def stopping(self) -> bool:
         """Whether the thread is to stop, and clients to hang up."""
-        return self._stopping.is_set()
+        return self._worker.stopping.is_set()
 
     @property
     def lag_seconds(self) -> float:
@@ -346,15 +340,12 @@ class StandingQueries:
         """Say that documents may have been stored, or that there is a new query."""
         if self._behind_since is None:
             self._behind_since = monotonic()
-        self._woken.set()
-        with self._starting:
-            if self._thread is None and not self.stopping:
-                self._thread = threading.Thread(target=self._work, name="standing", daemon=True)
-                self._thread.start()
+        self._worker.woken.set()
+        self._worker.start()
 
     def stored(self) -> None:
         """Say that documents were stored; does nothing without standing queries."""
-        if self._thread is not None or self._shared:
+        if self._worker.thread is not None or self._shared:
             self.wake()
 
     def change(
@@ -381,32 +372,17 @@ class StandingQueries:
 
     def stop(self) -> None:
         """Ask the thread to stop, without waiting for it."""
-        self._stopping.set()
-        self._woken.set()
+        self._worker.stop()
         self.webhooks.stop()
 
     def close(self) -> None:
         """Stop, and wait for the threads; closing twice does nothing."""
         self.stop()
-        with self._starting:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._worker.close()
         self.webhooks.close()
 
-    def _work(self) -> None:
-        lower_priority()
-        said = ""
-        while not self.stopping:
-            self._woken.clear()  # what is stored after this wakes it again
-            try:
-                more = self._collection is not None and scan_new_documents(self._collection)
-                said = ""
-            except Exception as error:
-                if said != (said := describe(error)):
-                    _LOG.error("standing queries are paused: %s", said)
-                self._stopping.wait(_RETRY_SECONDS)
-                continue
-            if not more and not self._woken.is_set():
-                self._behind_since = None
-                self._woken.wait(_HELD_SECONDS)
+    def _work(self) -> bool:
+        more = self._collection is not None and scan_new_documents(self._collection)
+        if not (more or self._worker.woken.is_set()):
+            self._behind_since = None
+        return more

@@ -26,7 +26,7 @@ from service.errors import (
     MalformedBodyError,
 )
 from service.limits import check_disk
-from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
+from service.uploads.store import MAX_LISTED_ERRORS, LineError, Step, Upload
 
 UPLOADS_DIRECTORY = "uploads"
 MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
@@ -64,22 +64,10 @@ class BatchLimits:
 
 
 @dataclass(slots=True)
-class Batch:
-    """Documents with different ids, each with the number of its line.
+class Batch(Step):
+    """Documents with different ids, each with the number of its line."""
 
-    Attributes:
-        position: bytes of the upload up to the end of the batch.
-        line: lines up to the end of the batch.
-        documents: to store.
-        failed: number of lines that are not valid documents.
-        errors: the first of them.
-    """
-
-    position: int
-    line: int
     documents: list[tuple[int, Document]] = field(default_factory=list)
-    failed: int = 0
-    errors: list[LineError] = field(default_factory=list)
 
 
 def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) -> Batch | None:
@@ -223,7 +211,9 @@ class UploadFile:
         with _storing(self._path):
             self._file.close()
             replace_durably(self._partial, self._path)
-        return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
+        return Upload(
+            id=self._path.stem, accepted=lines, size=self._bytes, digest=self._digest.digest()
+        )
 
     def abandon(self) -> None:
         """Remove the file, finished or not."""

@@ -1,11 +1,11 @@
 """The jobs of a collection, durable and in the order in which they run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
@@ -26,87 +26,71 @@ class LineError:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A received file of JSON Lines, on the disk.
+    """An upload that became a job: it is durable."""
 
-    Attributes:
-        id: of the job that it becomes.
-        size: bytes, decompressed.
-        lines: number of lines that are not blank.
-        digest: SHA-256 of the file.
-    """
-
-    id: str
-    size: int
-    lines: int
-    digest: bytes
+    id: Annotated[str, Field(description="Of the job: see /jobs/{id}.")]
+    accepted: Annotated[int, Field(description="Lines that are not blank.")]
+    size: Annotated[int, Field(description="Bytes, decompressed.")]
+    digest: Annotated[bytes, Field(exclude=True)]  # SHA-256 of the file
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job, as it is stored.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Upload):
+    """A job and its progress."""
 
-    Attributes:
-        number: jobs of one client run in this order.
-        id: its name for clients.
-        state: waiting, running, or how it ended.
-        size: bytes of the upload, decompressed.
-        digest: SHA-256 of the upload.
-        client: who sent it: jobs of one run in their order, those of different ones in turns.
-        accepted: number of lines that are not blank.
-        position: bytes of the upload that have been processed.
-        line: lines that have been processed, including blank ones.
-        indexed: documents stored.
-        unchanged: how many of them had the same text before.
-        truncated: how many of them were not read whole.
-        failed: lines that are not valid documents.
-        detail: why it failed, or what it waits for.
-        created: ISO 8601 in UTC.
-        ended: ISO 8601 in UTC; None while it has not ended.
-        server: which has the upload, and runs the job; "" for the only one.
-    """
-
-    number: int
-    id: str
-    state: JobState
-    size: int
-    digest: bytes
-    client: str
-    accepted: int
-    position: int
-    line: int
-    indexed: int
-    unchanged: int
-    truncated: int
-    failed: int
-    detail: str | None
-    created: str
-    ended: str | None
-    server: str
+    state: Annotated[
+        JobState,
+        Field(
+            description="`waiting` and `running` jobs continue by themselves, even after a restart."
+        ),
+    ]
+    progress: Annotated[
+        float, Field(description="Share of the bytes that were processed.", ge=0, le=1)
+    ]
+    indexed: Annotated[int, Field(description="Documents stored; the next match finds them.")]
+    unchanged: Annotated[int, Field(description="How many of them had the same text before.")]
+    truncated: Annotated[int, Field(description="How many of them were too long to be read whole.")]
+    failed: Annotated[int, Field(description="Lines that are not valid documents.")]
+    detail: Annotated[
+        str | None, Field(description="Why it failed or what it waits for; null otherwise.")
+    ]
+    created: Annotated[str, Field(description="ISO 8601 in UTC.")]
+    ended: Annotated[str | None, Field(description="ISO 8601 in UTC; null while it has not ended.")]
+    number: Annotated[int, Field(exclude=True)]  # jobs of one client run in this order
+    client: Annotated[str, Field(exclude=True)]  # whose jobs run in their order; others in turns
+    position: Annotated[int, Field(exclude=True)]  # bytes of the upload that were processed
+    line: Annotated[int, Field(exclude=True)]  # lines that were processed, blank ones included
+    server: Annotated[str, Field(exclude=True)]  # which has the upload; "" for the only one
 
     @property
     def has_ended(self) -> bool:
         """Whether it is done, cancelled or failed."""
         return self.state not in ("waiting", "running")
 
-    @property
-    def progress(self) -> float:
-        """Share of the bytes of the upload that have been processed."""
-        return round(self.position / self.size, 4)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResponse(Job):
+    """A job with its errors."""
+
+    errors: Annotated[
+        list[LineError],
+        Field(description="The first 100 lines that are not valid documents; `failed` counts all."),
+    ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """The outcome of one batch of an upload: where it ended, and what it adds to the `Job`."""
+    """A batch of an upload: where it ends, and what it adds to the `Job`."""
 
     position: int
     line: int
-    indexed: int
-    unchanged: int
-    truncated: int
-    failed: int
-    errors: Sequence[LineError]
+    indexed: int = 0
+    unchanged: int = 0
+    truncated: int = 0
+    failed: int = 0
+    errors: list[LineError] = field(default_factory=list)
 
 
 MAX_ENDED_JOBS = 1000  # older ones are deleted
@@ -125,12 +109,9 @@ class JobStore:
     def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
         """Store a new job of a client in the transaction of the caller."""
         row = {
-            "id": upload.id,
+            **asdict(upload),
             "state": "waiting",
-            "size": upload.size,
-            "digest": upload.digest,
             "client": client,
-            "accepted": upload.lines,
             "created": utc_now(),
             "server": self._server,
         }
@@ -140,15 +121,14 @@ class JobStore:
         if last_kept is not None:
             connection.execute(delete(jobs).where(~_UNFINISHED, jobs.c.number <= last_kept))
 
-    def find(self, job_id: str) -> tuple[Job, list[LineError]]:
+    def find(self, job_id: str) -> JobResponse:
         """Return a job and its first errors."""
         found = select(line_errors.c.line, line_errors.c.pointer, line_errors.c.detail)
         with self._state.reading() as connection:
             job = _find(connection, job_id)
-            rows = connection.execute(
-                found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
-            )
-            return job, [LineError(*row) for row in rows]
+            of_job = found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
+            errors = [LineError(*row) for row in connection.execute(of_job)]
+        return JobResponse(**asdict(job), errors=errors)
 
     def newest(self, limit: int, before: str | None) -> list[Job]:
         """Return at most `limit` jobs, the newest first, older than the job `before`."""
@@ -156,7 +136,7 @@ class JobStore:
         with self._state.reading() as connection:
             if before is not None:
                 found = found.where(jobs.c.number < _find(connection, before).number)
-            return [Job(*row) for row in connection.execute(found)]
+            return [_job(row) for row in connection.execute(found)]
 
     def unfinished(self) -> list[Job]:
         """Return the waiting and running jobs of this server, in the order of their uploads."""
@@ -164,7 +144,7 @@ class JobStore:
             select(jobs).where(_UNFINISHED, jobs.c.server == self._server).order_by(jobs.c.number)
         )
         with self._state.reading() as connection:
-            return [Job(*row) for row in connection.execute(found)]
+            return [_job(row) for row in connection.execute(found)]
 
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
@@ -202,7 +182,11 @@ def _find(connection: Connection, job_id: str) -> Job:
     row = connection.execute(select(jobs).where(jobs.c.id == job_id)).first()
     if row is None:
         raise JobNotFoundError(job_id)
-    return Job(*row)
+    return _job(row)
+
+
+def _job(row: Row[Any]) -> Job:
+    return Job(**row._asdict(), progress=round(row.position / row.size, 4))
 
 
 def _change(connection: Connection, job_id: str, **values: Any) -> bool:

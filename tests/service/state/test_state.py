@@ -173,7 +173,8 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     jobs = JobStore(state)
     with state.writing() as connection:
         for name in ("first", "second"):
-            jobs.insert(connection, Upload(name, 2**33, 7, b"\0digest"), "key:a")
+            upload = Upload(id=name, size=2**33, accepted=7, digest=b"\0digest")
+            jobs.insert(connection, upload, "key:a")
     first, second = jobs.unfinished()
     begun = jobs.begin(first)
     assert begun is not None
@@ -183,10 +184,10 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     assert jobs.advance(first, Step(20, 6, 2, 0, 1, 0, wrong[:1]))
     jobs.pause(first, "waits")
     jobs = JobStore(reopen())
-    found, listed = jobs.find("first")
+    found = jobs.find("first")
     assert (found.state, found.detail, found.position, found.line) == ("waiting", "waits", 20, 6)
     assert (found.indexed, found.unchanged, found.truncated, found.failed) == (4, 1, 1, 1)
-    assert listed == wrong[:-101:-1]
+    assert found.errors == wrong[:-101:-1]
     assert jobs.end("second", "cancelled").has_ended
     assert jobs.begin(second) is None
     with pytest.raises(errors.JobEndedError, match="cancelled already"):

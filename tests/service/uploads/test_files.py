@@ -56,7 +56,8 @@ def test_what_is_received_is_on_the_disk_and_counted(
         assert list(path.parent.iterdir()) == []
         return
     assert path.read_bytes() == content
-    assert upload == Upload("id", len(content), lines, hashlib.sha256(content).digest())
+    digest = hashlib.sha256(content).digest()
+    assert upload == Upload(id="id", size=len(content), accepted=lines, digest=digest)
     assert uploads.verify_upload(path, upload.digest)
     assert list(path.parent.iterdir()) == [path]
 
@@ -193,7 +194,7 @@ def test_a_high_compression_ratio_is_refused_unwritten(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     small = uploads.UploadFile(path, max_bytes=2**30, gzip=True)  # has any ratio
     small.write(gzip.compress(b"{}\n" * 1000))
-    assert small.finish().lines == 1000
+    assert small.finish().accepted == 1000
 
 
 def test_gzip_of_very_many_tiny_members_is_refused(tmp_path: Path) -> None:
