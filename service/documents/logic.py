@@ -4,61 +4,30 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.id_set import IdSet
 from index.near_duplicates.families import Member
 from index.store.records import Change, EncodedDocument, Facet, ListedDocument, StoredDocument
+from service.documents.schemas import IndexedBody, IndexResponse
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.match.filter import parse_filter
 from service.metrics import Stage
+from service.schemas import milliseconds, receipt_body
 from service.telemetry import observe_stage
 from service.threads import run_in
 
-MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 _Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 _ORDERED: TypeAdapter[tuple[str, str | _Tokens, str]] = TypeAdapter(tuple[str, str | _Tokens, str])
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Indexed:
-    """One document that was stored.
-
-    Attributes:
-        id: of the document.
-        receipt: how much of it was read.
-        unchanged: the text was stored already; at most title and metadata were replaced.
-    """
-
-    id: str
-    receipt: Receipt
-    unchanged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedDocuments:
-    """The result of one call.
-
-    Attributes:
-        documents: in the order given.
-        generation: of the index that contains them.
-        seconds: time of each stage, summed over the documents.
-    """
-
-    documents: tuple[Indexed, ...]
-    generation: int
-    seconds: Mapping[Stage, float]
 
 
 async def index_documents(
@@ -67,7 +36,7 @@ async def index_documents(
     *,
     strict: bool = False,
     background: bool = False,
-) -> IndexedDocuments:
+) -> IndexResponse:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
     All are encoded before the first is stored, and all are stored in one transaction: if one is
@@ -95,13 +64,21 @@ async def index_documents(
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
     storing = await run_in(collection.writer, _put, collection, ordered)
-    return IndexedDocuments(
-        documents=tuple(
-            Indexed(entry.document.id, entry.receipt, entry.document.id in known)
+    return IndexResponse(
+        indexed=len(ordered),
+        documents=[
+            IndexedBody(
+                id=entry.document.id,
+                receipt=receipt_body(entry.receipt),
+                unchanged=entry.document.id in known,
+            )
             for entry in ordered
+        ],
+        timings=milliseconds(
+            _sum_stages([read.seconds for read in encoded] + [{"store": storing}])
         ),
+        checkpoint=collection.checkpoint.name,
         generation=collection.data.engine.generation,
-        seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
     )
 
 

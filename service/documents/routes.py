@@ -26,7 +26,6 @@ from service.documents.schemas import (
     DocumentsResponse,
     FacetsResponse,
     FamilyResponse,
-    IndexedBody,
     IndexRequest,
     IndexResponse,
     ListedBody,
@@ -38,7 +37,6 @@ from service.schemas import (
     DEFAULT_PAGE,
     Cursor,
     PageSize,
-    milliseconds,
     receipt_body,
     write_cursor,
 )
@@ -253,14 +251,7 @@ async def post_index(
     http.state.changed_ids = [document.id for document in request.documents]
 
     async def work() -> StoredResponse:
-        indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
-        body = IndexResponse(
-            indexed=len(indexed.documents),
-            documents=[IndexedBody.model_validate(item) for item in indexed.documents],
-            timings=milliseconds(indexed.seconds),
-            checkpoint=collection.checkpoint.name,
-            generation=indexed.generation,
-        )
-        return StoredResponse(200, body.model_dump_json().encode())
+        stored = await index_documents(collection, request.to_documents(), strict=request.strict)
+        return StoredResponse(200, stored.model_dump_json().encode())
 
     return await respond_once(http, collection, idempotency_key, work)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
-from service.documents.logic import MAX_DOCUMENTS
+from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.schemas import MAX_INPUTS
 from service.feedback.store import MAX_QUERY_BYTES
 from service.match.logic import MAX_EXPLAINED, MAX_QUERIES

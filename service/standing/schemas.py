@@ -142,9 +142,14 @@ class WebhookChange(_Change):
         if url is None:
             detail = "give this: the query has no webhook"
             raise InvalidInputError([FieldError("#/webhook/url", detail)])
-        if before is not None and "secret" not in self.model_fields_set:
-            return Webhook(url, before.secret)
-        return Webhook(url, self.secret or make_secret())
+        if before is None:
+            return Webhook(url, self.secret or make_secret())
+        secret = before.secret
+        if "secret" in self.model_fields_set:
+            secret = self.secret or make_secret()
+        if (url, secret) == (before.url, before.secret):
+            return before
+        return Webhook(url, secret, before.delivered)
 
 
 class StandingQueryChange(_Change):
@@ -254,16 +259,16 @@ def standing_query_response(
 
 
 def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResponse | None:
-    webhook, delivery = query.webhook, query.delivery
+    webhook = query.webhook
     if webhook is None:
         return None
-    due = datetime.fromtimestamp(delivery.retry_at, UTC).isoformat(timespec="seconds")
+    due = datetime.fromtimestamp(webhook.retry_at, UTC).isoformat(timespec="seconds")
     return WebhookResponse(
         url=parse_target(webhook.url).origin,
         secret=webhook.secret if with_secret else None,
-        state=delivery.state,
-        delivered=delivery.delivered,
-        attempts=delivery.attempts,
-        failure=delivery.failure,
-        retry_at=due if delivery.state == "retrying" else None,
+        state=webhook.state,
+        delivered=webhook.delivered,
+        attempts=webhook.attempts,
+        failure=webhook.failure,
+        retry_at=due if webhook.state == "retrying" else None,
     )

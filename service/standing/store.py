@@ -3,10 +3,10 @@
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from encoder.arrays import Float32
@@ -16,6 +16,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
 from index.store.filters import Filter, filter_from_json, filter_to_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
+from service.schemas import nullable
 from service.state import State, events, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
@@ -23,17 +24,11 @@ DeliveryState = Literal["active", "retrying", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where events are sent, and the secret that signs them: `whsec_` and Base64."""
-
-    url: str
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """How far the webhook of a query has come.
+    """Where events are sent, and how far that has come.
 
     Attributes:
+        url: of the receiver.
+        secret: that signs what is sent: `whsec_` and Base64.
         delivered: number of the last event that was received.
         attempts: to deliver the one after it, which all failed.
         retry_at: seconds since the epoch before which it is not tried again.
@@ -41,6 +36,8 @@ class Delivery:
         failure: why the last attempt failed; None after a success.
     """
 
+    url: str
+    secret: str = field(repr=False)
     delivered: int = 0
     attempts: int = 0
     retry_at: float = 0.0
@@ -99,7 +96,6 @@ class StandingQuery:
         fingerprint: of the vectors of its text; None for a stored document.
         receipt: what was read of its text; None for a stored document.
         webhook: where events are sent, if anywhere.
-        delivery: how far that has come.
         paused: nothing is compared with it or delivered until somebody ends that.
         revision: how often it was changed.
     """
@@ -113,36 +109,26 @@ class StandingQuery:
     fingerprint: str | None
     receipt: Receipt | None
     webhook: Webhook | None
-    delivery: Delivery
     paused: bool = False
     revision: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(BaseModel, frozen=True):
     """A new document that matches a standing query."""
 
-    number: Annotated[
-        int, Field(description="Ascending over all standing queries of the collection, with gaps.")
-    ]
-    query: Annotated[str, Field(description="Id of the standing query.")]
-    created: Annotated[str, Field(description="ISO 8601 in UTC.")]
-    document: Annotated[str, Field(description="Id of the new document.")]
-    title: Annotated[str, Field(description="Of the new document.")]
-    score: Annotated[float, Field(description="As POST /match gives it.")]
-    scored_as: Annotated[
-        Mode, Field(description="The mode whose score this is; as in POST /match.")
-    ]
-    probability: Annotated[
-        float | None, Field(description="That it is a match; null without a calibration.")
-    ]
-    false_positive_rate: Annotated[
-        float | None,
-        Field(
-            description="Share of random pairs of the corpus that score as high; null without a "
-            "calibration."
-        ),
-    ]
+    number: int = Field(
+        description="Ascending over all standing queries of the collection, with gaps."
+    )
+    query: str = Field(description="Id of the standing query.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    document: str = Field(description="Id of the new document.")
+    title: str = Field(description="Of the new document.")
+    score: float = Field(description="As POST /match gives it.")
+    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
+    probability: float | None = nullable("That it is a match; null without a calibration.")
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null without a calibration."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +148,11 @@ class Scan:
     scored_as: Mode
 
 
+_OF_WEBHOOK = [part.name for part in fields(Webhook)]
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
 _QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
-_FOUND = list(events.c)[2:]  # after its number and that of its query
-_EVENT = select(events.c.number, standing.c.id, *_FOUND).join_from(events, standing)
+_OF_EVENT = [column for column in events.c if column.name != "query"]
+_EVENT = select(standing.c.id.label("query"), *_OF_EVENT).join_from(events, standing)
 _WAITS = exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
 _UNDELIVERED = (
     select(*_QUERY)
@@ -239,12 +226,10 @@ class StandingStore:
         with self._state.writing() as connection:
             before = _find(connection, query_id)
             after = change(before)
-            webhook, delivery = after.webhook, before.delivery
-            if webhook != before.webhook:
-                delivery = Delivery(delivery.delivered)
-            if before.webhook is None and webhook is not None:
+            webhook = after.webhook
+            if webhook is not None and before.webhook is None:
                 last = select(func.max(events.c.number)).where(events.c.query == before.number)
-                delivery = replace(delivery, delivered=connection.scalar(last) or 0)
+                webhook = replace(webhook, delivered=connection.scalar(last) or 0)
             _update(
                 connection,
                 before,
@@ -252,7 +237,6 @@ class StandingStore:
                 paused=after.paused,
                 revision=before.revision + 1,
                 **_webhook_columns(webhook),
-                **asdict(delivery),
             )
             return _find(connection, query_id)
 
@@ -334,14 +318,14 @@ class StandingStore:
         with self._state.reading() as connection:
             if query_id is not None:
                 page = page.where(events.c.query == _find(connection, query_id).number)
-            return [Event(*row) for row in connection.execute(page)]
+            return [Event(**row._asdict()) for row in connection.execute(page)]
 
     def undelivered(self) -> list[StandingQuery]:
         """Return the queries whose webhooks have an event to deliver, those due first."""
         with self._state.reading() as connection:
             return [_query(row) for row in connection.execute(_UNDELIVERED)]
 
-    def record(self, query: StandingQuery, delivery: Delivery) -> bool:
+    def record(self, query: StandingQuery, after: Webhook) -> bool:
         """Record how far the webhook of a query has come; nothing of one that is another by now.
 
         What was received stays received where the secret is another one; a failure does not count
@@ -350,18 +334,16 @@ class StandingStore:
         Returns:
             Whether the next event may be delivered to it.
         """
-        webhook = query.webhook
-        if webhook is None:
-            raise ValueError("a query without a webhook has nothing delivered")
         with self._state.writing() as connection:
             now = connection.execute(select(*_QUERY).where(standing.c.number == query.number))
             row = now.first()
-            if row is None or row.url != webhook.url:
+            if row is None or row.url != after.url:
                 return False
-            same_secret = row.secret == webhook.secret
-            if same_secret or not delivery.attempts:
-                furthest = max(row.delivered, delivery.delivered)
-                _update(connection, query, **asdict(replace(delivery, delivered=furthest)))
+            same_secret = row.secret == after.secret
+            if same_secret or not after.attempts:
+                furthest = max(row.delivered, after.delivered)
+                kept = replace(after, secret=row.secret, delivered=furthest)
+                _update(connection, query, **asdict(kept))
             return same_secret and not row.paused
 
     def resume(self, query_id: str) -> StandingQuery:
@@ -429,16 +411,15 @@ def _update(connection: Connection, query: StandingQuery, **values: Any) -> None
 
 def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
-    interest, receipt, url = (columns.pop(name) for name in ("interest", "receipt", "url"))
-    secret, where = columns.pop("secret"), interest["where"]
+    interest, receipt = columns.pop("interest"), columns.pop("receipt")
+    where = interest["where"]
     interest["bounds"] = Bounds(**interest["bounds"])
     interest["where"] = None if where is None else filter_from_json(where)
-    delivery = {part.name: columns.pop(part.name) for part in fields(Delivery)}
+    webhook = {name: columns.pop(name) for name in _OF_WEBHOOK}
     return StandingQuery(
         interest=Interest(**interest),
         receipt=None if receipt is None else Receipt(**receipt),
-        webhook=None if url is None else Webhook(url, secret),
-        delivery=Delivery(**delivery),
+        webhook=None if webhook["url"] is None else Webhook(**webhook),
         **columns,
     )
 
@@ -448,8 +429,10 @@ def _interest_json(interest: Interest) -> dict[str, Any]:
     return {**asdict(interest), "where": where}
 
 
-def _webhook_columns(webhook: Webhook | None) -> dict[str, str | None]:
-    return {"url": None, "secret": None} if webhook is None else asdict(webhook)
+def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:
+    if webhook is None:
+        return asdict(Webhook("", "")) | {"url": None, "secret": None}
+    return asdict(webhook)
 
 
 def _text_columns(text: QueryText | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 from service.access import client_of, own_name
 from service.body import NDJSON, BodyKind
@@ -107,7 +107,6 @@ LINES_BODY: dict[str, Any] = {
         }
     }
 }
-_UPLOAD = TypeAdapter(Upload)
 ACCEPTED: dict[str, Any] = {
     "model": Upload,
     "description": "The lines are durable and will be indexed; Location is the job",
@@ -128,7 +127,7 @@ async def post_lines(
     key, client = own_name(request.scope, idempotency_key), client_of(request.scope)
 
     def respond(upload: Upload) -> StoredResponse:
-        return StoredResponse(202, _UPLOAD.dump_json(upload), f"{prefix}/jobs/{upload.id}")
+        return StoredResponse(202, upload.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
 
     gzip = _is_gzip(request)
     with jobs.receiving(client, request.state.announced), jobs.idempotency.in_progress(key):

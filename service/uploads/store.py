@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.metrics import JobEnd
+from service.schemas import nullable
 from service.state import State, jobs, line_errors
 
 JobState = Literal["waiting", "running"] | JobEnd
@@ -26,43 +27,34 @@ class LineError:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
+class Upload(BaseModel, frozen=True):
     """An upload that became a job: it is durable."""
 
-    id: Annotated[str, Field(description="Of the job: see /jobs/{id}.")]
-    accepted: Annotated[int, Field(description="Lines that are not blank.")]
-    size: Annotated[int, Field(description="Bytes, decompressed.")]
-    digest: Annotated[bytes, Field(exclude=True)]  # SHA-256 of the file
+    id: str = Field(description="Of the job: see /jobs/{id}.")
+    accepted: int = Field(description="Lines that are not blank.")
+    size: int = Field(description="Bytes, decompressed.")
+    digest: bytes = Field(exclude=True)  # SHA-256 of the file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Upload):
+class Job(Upload, frozen=True):
     """A job and its progress."""
 
-    state: Annotated[
-        JobState,
-        Field(
-            description="`waiting` and `running` jobs continue by themselves, even after a restart."
-        ),
-    ]
-    progress: Annotated[
-        float, Field(description="Share of the bytes that were processed.", ge=0, le=1)
-    ]
-    indexed: Annotated[int, Field(description="Documents stored; the next match finds them.")]
-    unchanged: Annotated[int, Field(description="How many of them had the same text before.")]
-    truncated: Annotated[int, Field(description="How many of them were too long to be read whole.")]
-    failed: Annotated[int, Field(description="Lines that are not valid documents.")]
-    detail: Annotated[
-        str | None, Field(description="Why it failed or what it waits for; null otherwise.")
-    ]
-    created: Annotated[str, Field(description="ISO 8601 in UTC.")]
-    ended: Annotated[str | None, Field(description="ISO 8601 in UTC; null while it has not ended.")]
-    number: Annotated[int, Field(exclude=True)]  # jobs of one client run in this order
-    client: Annotated[str, Field(exclude=True)]  # whose jobs run in their order; others in turns
-    position: Annotated[int, Field(exclude=True)]  # bytes of the upload that were processed
-    line: Annotated[int, Field(exclude=True)]  # lines that were processed, blank ones included
-    server: Annotated[str, Field(exclude=True)]  # which has the upload; "" for the only one
+    state: JobState = Field(
+        description="`waiting` and `running` jobs continue by themselves, even after a restart."
+    )
+    progress: float = Field(description="Share of the bytes that were processed.", ge=0, le=1)
+    indexed: int = Field(description="Documents stored; the next match finds them.")
+    unchanged: int = Field(description="How many of them had the same text before.")
+    truncated: int = Field(description="How many of them were too long to be read whole.")
+    failed: int = Field(description="Lines that are not valid documents.")
+    detail: str | None = nullable("Why it failed or what it waits for; null otherwise.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    ended: str | None = nullable("ISO 8601 in UTC; null while it has not ended.")
+    number: int = Field(exclude=True)  # jobs of one client run in this order
+    client: str = Field(exclude=True)  # whose jobs run in their order; others in turns
+    position: int = Field(exclude=True)  # bytes of the upload that were processed
+    line: int = Field(exclude=True)  # lines that were processed, blank ones included
+    server: str = Field(exclude=True)  # which has the upload; "" for the only one
 
     @property
     def has_ended(self) -> bool:
@@ -70,14 +62,12 @@ class Job(Upload):
         return self.state not in ("waiting", "running")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobResponse(Job):
+class JobResponse(Job, frozen=True):
     """A job with its errors."""
 
-    errors: Annotated[
-        list[LineError],
-        Field(description="The first 100 lines that are not valid documents; `failed` counts all."),
-    ]
+    errors: list[LineError] = Field(
+        description="The first 100 lines that are not valid documents; `failed` counts all."
+    )
 
 
 @dataclass(slots=True)
@@ -109,7 +99,7 @@ class JobStore:
     def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
         """Store a new job of a client in the transaction of the caller."""
         row = {
-            **asdict(upload),
+            **dict(upload),
             "state": "waiting",
             "client": client,
             "created": utc_now(),
@@ -128,7 +118,7 @@ class JobStore:
             job = _find(connection, job_id)
             of_job = found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
             errors = [LineError(*row) for row in connection.execute(of_job)]
-        return JobResponse(**asdict(job), errors=errors)
+        return JobResponse(**dict(job), errors=errors)
 
     def newest(self, limit: int, before: str | None) -> list[Job]:
         """Return at most `limit` jobs, the newest first, older than the job `before`."""

@@ -21,7 +21,7 @@ from service.collections import routes as collections
 from service.compare import schemas as compare
 from service.documents import schemas as documents
 from service.embeddings import schemas as embeddings
-from service.feedback import routes as feedback
+from service.feedback import store as feedback_store
 from service.map import routes as corpus_map
 from service.match import schemas as match
 from service.ops import schemas as ops
@@ -52,7 +52,7 @@ ANSWERS: dict[type, type[Any]] = {
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
     status.FacetValue: documents.FacetValueBody, status.Facet: documents.FacetBody,
     status.MapCluster: corpus_map.ClusterBody, status.DocumentMap: corpus_map.MapResponse,
-    results.FeedbackQuery: feedback.AskedBody, results.Feedback: feedback.FeedbackBody,
+    results.FeedbackQuery: feedback_store.AskedBody, results.Feedback: feedback_store.Verdict,
     results.Member: documents.MemberBody, status.WebhookState: standing.WebhookResponse,
     status.StandingQuery: standing.StandingQueryResponse, results.Event: standing.Event,
     requests.Webhook: standing.WebhookRequest, requests.Document: documents.DocumentBody,

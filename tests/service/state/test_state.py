@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from service import errors
 from service import state as tables
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
+from service.standing.store import Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
 from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
 from service.uploads.store import JobStore, LineError, Step, Upload
@@ -251,18 +252,19 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     found = [Hit(str(number), 0.5, "", {}, 0.5, 0.5, probability=0.5) for number in range(2)]
     store.advance([Scan(query, 1, found, "semantic") for query in made])
     late, query = (store.find(query.id) for query in made)
-    assert store.record(late, Delivery(0, 1, 60.0, False, "no answer"))
+    assert store.record(late, replace(webhook, attempts=1, retry_at=60.0, failure="no answer"))
     assert [item.id for item in store.undelivered()] == [query.id, late.id]  # those due first
     first, last = (event.number for event in store.events_after(0, 10, query.id))
-    assert store.record(query, Delivery(last))
-    assert store.record(query, Delivery(first))
-    assert store.find(query.id).delivery == Delivery(last)
+    assert store.record(query, replace(webhook, delivered=last))
+    assert store.record(query, replace(webhook, delivered=first))
+    assert store.find(query.id).webhook == replace(webhook, delivered=last)
     assert [item.id for item in store.undelivered()] == [late.id]
-    store.record(late, Delivery(0, 2, 60.0, True, "gone"))
+    failed = replace(webhook, attempts=2, retry_at=60.0, failed=True, failure="gone")
+    store.record(late, failed)
     assert store.undelivered() == []
     assert store.count() == {"all": 2, "waiting": 0, "failed": 1, "paused": 0}
     store.resume(late.id)
-    assert store.find(late.id).delivery == Delivery(failure="gone")
+    assert store.find(late.id).webhook == replace(webhook, failure="gone")
     with state.writing() as connection:
         connection.execute(update(tables.progress).values(space="former"))
     assert not store.follow("space", 0)
