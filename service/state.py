@@ -294,10 +294,8 @@ def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | No
         return
     try:
         state = open_state(data, database, read_only=read_only)
-    except StorageError:
-        raise
-    except StoreError:
-        if database is None:
+    except StoreError as error:
+        if database is None or isinstance(error, StorageError):
             raise
         yield None
         return

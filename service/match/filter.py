@@ -135,10 +135,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 class _Condition(BodyModel):
     """A part of a filter, in which null is refused: without it, the filter would hold for more."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_json(cls, given: object) -> object:
-        return given
+    null_is_absent = False
 
     @field_validator("*", mode="before")
     @classmethod

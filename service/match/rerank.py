@@ -26,7 +26,7 @@ from index.search.records import (
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import EncodingFailedError, FieldError
-from service.match.retrieve import MAX_TOP_K, Matches, RerankReceipt, retrieve
+from service.match.retrieve import MAX_TOP_K, Matches, RerankedBody, retrieve
 from service.metrics import Metrics
 from service.settings import Settings
 from service.telemetry import observe_stage
@@ -181,7 +181,7 @@ async def _rerank(
     if complete := len(logits) == len(first):
         ordered = _order(pool, mode, fitted, first, logits)
         hits = (*ordered, *hits[options.candidates :])
-    receipt = RerankReceipt(
+    receipt = RerankedBody(
         reranked=complete,
         candidates=len(first),
         rescored=len(logits),

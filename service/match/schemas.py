@@ -1,7 +1,7 @@
 """Requests and answers of POST /match."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -22,12 +22,12 @@ from index.search.records import (
     SearchOptions,
 )
 from service.compare.logic import ExplainOptions, Explanation
-from service.compare.schemas import ComparisonBody, comparison_body
+from service.compare.schemas import ComparisonBody, comparison_json
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
 from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
-from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
+from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBody
 from service.schemas import (
     Answer,
     BodyModel,
@@ -42,7 +42,6 @@ from service.schemas import (
     milliseconds,
     nullable,
     optional,
-    receipt_body,
     title_of_text,
 )
 from service.settings import Settings
@@ -311,7 +310,7 @@ class MatchBody(BaseModel):
     )
 
 
-class AlignedBody(BaseModel, from_attributes=True):
+class AlignedBody(BaseModel):
     """What became of the alignment."""
 
     aligned: bool = Field(
@@ -323,17 +322,6 @@ class AlignedBody(BaseModel, from_attributes=True):
         description="How many were; the others have no stored block vectors, or would not be among "
         "the matches even if they aligned twice as well as those before them did."
     )
-
-
-class RerankedBody(BaseModel, from_attributes=True):
-    """What became of the second stage."""
-
-    reranked: bool = Field(
-        description="Whether the matches are in its order; false where time was up."
-    )
-    candidates: int = Field(description="How many were to be read.")
-    rescored: int = Field(description="How many were read in time.")
-    reranker: str = Field(description="Name of the checkpoint that read them.")
 
 
 class QueryReceiptBody(ReceiptBody):
@@ -403,15 +391,12 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "checkpoint": checkpoint,
         "generation": answer.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in answer.hits],
-        "receipt": {
-            **receipt_body(matches.receipt).model_dump(),
-            "common_text": answer.common_text,
-        },
+        "receipt": {**asdict(matches.receipt), "common_text": answer.common_text},
         "scored_as": answer.scored_as,
         "calibration": calibration,
         "no_probability": why,
-        "alignment": answer.alignment and AlignedBody.model_validate(answer.alignment),
-        "rerank": stage and RerankedBody.model_validate(stage),
+        "alignment": answer.alignment,
+        "rerank": stage,
         "sequence": answer.sequence,
     }
 
@@ -419,5 +404,5 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
 def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
     body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
     body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
-    body["explanation"] = None if explanation is None else comparison_body(explanation)
+    body["explanation"] = None if explanation is None else comparison_json(explanation)
     return body

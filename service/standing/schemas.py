@@ -105,12 +105,7 @@ class _Change(BodyModel):
     """What is to be another; what is not given stays. Null takes away what there may be none of."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_json(cls, given: object) -> object:
-        """Let null pass, unlike `BodyModel`."""
-        return given
+    null_is_absent = False
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:

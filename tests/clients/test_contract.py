@@ -23,6 +23,7 @@ from service.documents import schemas as documents
 from service.embeddings import schemas as embeddings
 from service.feedback import store as feedback_store
 from service.map import routes as corpus_map
+from service.match import retrieve
 from service.match import schemas as match
 from service.ops import schemas as ops
 from service.settings import Settings
@@ -40,7 +41,7 @@ ANSWERS: dict[type, type[Any]] = {
     results.Explanation: compare.ComparisonBody, results.ReadSide: compare.ReadBody,
     results.Comparison: compare.CompareResponse, results.Match: match.MatchBody,
     results.Difference: compare.DifferenceBody, results.Differences: compare.DifferencesBody,
-    results.Alignment: match.AlignedBody, results.Reranking: match.RerankedBody,
+    results.Alignment: match.AlignedBody, results.Reranking: retrieve.RerankedBody,
     results.Matches: match.MatchResponse, results.Indexed: documents.IndexedBody,
     results.IndexResult: documents.IndexResponse,
     results.StoredDocument: documents.DocumentResponse,
