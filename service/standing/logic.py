@@ -12,8 +12,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from time import monotonic
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from index.errors import DamagedDocumentError, StorageFullError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
-from index.search.records import AlignmentOptions, Bounds, Mode, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from index.search.score import apply_rule
 from service.encode import (
     EncodedText,
@@ -81,13 +81,11 @@ async def create_standing_query(
         InvalidInputError: a bound needs a calibration that does not exist, or a text is refused.
     """
     standing, threads = collection.standing, collection.jobs.threads
-    errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
-    if errors:
-        raise InvalidInputError(errors)
+    interest = _bounded(collection.calibrator, interest)
     await run_in(threads, standing.store.check_room, len((text or "").encode()))
     encoded: QueryText | None = None
     if text is None:
-        await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
+        await read_queries(collection, [StoredQuery("#/id", str(interest.document))])
     else:
         given = RequestText("#/text", text, interest.title)
         (read,) = await encode_texts(collection, [given], strict=strict)
@@ -113,32 +111,32 @@ async def change_standing_query(
 
     def checked(before: StandingQuery) -> StandingQuery:
         after = change(before)
-        interest, errors = after.interest, []
-        if interest.bounds != before.interest.bounds:
-            bounds = bounds_or_default(collection.calibrator, interest.mode, interest.bounds)
-            interest = replace(interest, bounds=bounds)
-            errors = validate_bounds(collection.calibrator, interest.mode, bounds)
-        if errors:
-            raise InvalidInputError(errors)
-        return replace(after, interest=interest)
+        if after.bounds == before.bounds:
+            return after
+        return _bounded(collection.calibrator, after)
 
     standing = collection.standing
     return await run_in(collection.jobs.threads, standing.change, query_id, checked)
 
 
-def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) -> Bounds:
-    """Return the bounds of a query: those given or, if none is, what the calibration allows.
+Looked = TypeVar("Looked", bound=Interest)
+
+
+def _bounded(calibrator: ScoreCalibrator, given: Looked) -> Looked:
+    """Return what is looked for inside the bounds given or, if none is, what calibration allows.
 
     Raises:
-        InvalidInputError: none is given, and there is no calibration.
+        InvalidInputError: none is given and there is no calibration, or that of one is missing.
     """
-    if given != Bounds():
-        return given
-    if calibrator.null_distribution(mode) is not None:
-        return Bounds(max_false_positive_rate=DEFAULT_RATE)
-    if calibrator.probability_map(mode) is not None:
-        return Bounds(min_probability=DEFAULT_PROBABILITY)
-    raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
+    if given.bounds == Bounds():
+        if calibrator.null_distribution(given.mode) is not None:
+            return given.model_copy(update={"max_false_positive_rate": DEFAULT_RATE})
+        if calibrator.probability_map(given.mode) is not None:
+            return given.model_copy(update={"min_probability": DEFAULT_PROBABILITY})
+        raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
+    if errors := validate_bounds(calibrator, given.mode, given.bounds):
+        raise InvalidInputError(errors)
+    return given
 
 
 def scan_new_documents(collection: Collection) -> bool:
@@ -195,19 +193,17 @@ def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> Scan | None:
     """Compare some documents with a query; None if it or its document cannot be read."""
-    encoded, interest = _encoded(collection, query), query.interest
+    encoded = _encoded(collection, query)
     if encoded is None:
         return None
-    if interest.mode == "semantic" and not _may_match(
-        collection, interest, vectors @ encoded.vector
-    ):
-        return Scan(query, int(ids[-1]), (), interest.mode)
+    if query.mode == "semantic" and not _may_match(collection, query, vectors @ encoded.vector):
+        return Scan(query, int(ids[-1]), (), query.mode)
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(
         top_k=len(ids),
-        mode=interest.mode,
-        bounds=interest.bounds,
-        where=interest.where,
+        mode=query.mode,
+        bounds=query.bounds,
+        where=query.where,
         alignment=AlignmentOptions(len(ids), math.inf) if aligns else None,
     )
     answer = search(
@@ -232,12 +228,12 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
     """Return what is searched for; None if it was removed, or its document."""
-    name = query.interest.document_id
+    name = query.document
     if name is None:
         text = collection.standing.store.read_text(query)
         if text is None:
             return None
-        blocks, title = text.blocks, query.interest.title
+        blocks, title = text.blocks, query.title
         return EncodedQuery(
             text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
         )
@@ -253,13 +249,12 @@ def _is_ready(collection: Collection, query: StandingQuery) -> bool:
 
 
 def _held_because(collection: Collection, query: StandingQuery) -> str | None:
-    interest = query.interest
     if query.detail == UNREADABLE:  # for good
         return UNREADABLE
-    if errors := validate_bounds(collection.calibrator, interest.mode, interest.bounds):
+    if errors := validate_bounds(collection.calibrator, query.mode, query.bounds):
         return errors[0].detail
-    if interest.document_id is not None:
-        known = collection.data.store.content_hashes([interest.document_id])
+    if query.document is not None:
+        known = collection.data.store.content_hashes([query.document])
         return None if known else "its document was deleted"
     if query.fingerprint != collection.space.fingerprint:
         return _encode_again(collection, query)
@@ -271,7 +266,7 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
     text = collection.standing.store.read_text(query)
     if text is None:
         return None
-    given = RequestText("#/text", text.text, query.interest.title)
+    given = RequestText("#/text", text.text, query.title)
     try:
         (read,) = asyncio.run(encode_texts(collection, [given], strict=False, background=True))
     except InvalidInputError as error:

@@ -4,7 +4,9 @@ from typing import Annotated
 
 from fastapi import Body, Path, Query, Request
 from fastapi.responses import Response
+from pydantic_core import to_json
 
+from service.body import JSON
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
@@ -16,7 +18,6 @@ from service.schemas import (
     write_cursor,
 )
 from service.standing.logic import (
-    bounds_or_default,
     change_standing_query,
     create_standing_query,
 )
@@ -25,10 +26,8 @@ from service.standing.schemas import (
     StandingQueriesResponse,
     StandingQueryChange,
     StandingQueryRequest,
-    StandingQueryResponse,
     WebhookChange,
     WebhookRequest,
-    standing_query_response,
 )
 from service.standing.store import StandingQuery
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
@@ -73,7 +72,7 @@ QueryId = Annotated[
     "",
     summary="Make a standing query",
     status_code=201,
-    response_model=StandingQueryResponse,
+    response_model=StandingQuery,
     responses=ENCODE(
         {201: "It is durable: every document stored from now on is compared"},
         "document-not-found",
@@ -98,15 +97,21 @@ async def post_standing_query(
     async def work() -> StoredResponse:
         webhook = None if request.webhook is None else request.webhook.to_webhook()
         await _check_webhook(collection, request.webhook)
-        bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
-            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
+            collection, request.to_interest(), request.text, webhook, strict=request.strict
         )
-        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
-        prefix = http.state.prefix
-        return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
+        place = f"{http.state.prefix}{PREFIX}/{made.id}"
+        return StoredResponse(201, _with_secret(made), place)
 
     return await respond_once(http, collection, idempotency_key, work)
+
+
+def _with_secret(query: StandingQuery) -> bytes:
+    """Return the JSON of a query with the secret of its webhook, which is shown once."""
+    shown = query.model_dump(mode="json")
+    if query.webhook is not None:
+        shown["webhook"]["secret"] = query.webhook.secret
+    return to_json(shown)
 
 
 async def _check_webhook(
@@ -137,7 +142,7 @@ async def get_standing_queries(
     standing, threads = collection.standing, collection.jobs.threads
     found = await run_in(threads, standing.store.listed, cursor, limit)
     return StandingQueriesResponse(
-        queries=[standing_query_response(query) for query in found],
+        queries=found,
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
     )
 
@@ -193,15 +198,16 @@ async def _events(
     summary="Get a standing query",
     responses=WRITE({200: "The standing query"}, "standing-query-not-found"),
 )
-async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
+async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQuery:
     """Return what a standing query looks for, and whether new documents are compared with it."""
     standing, threads = collection.standing, collection.jobs.threads
-    return standing_query_response(await run_in(threads, standing.store.find, query_id))
+    return await run_in(threads, standing.store.find, query_id)
 
 
 @router.patch(
     "/{id}",
     summary="Change a standing query",
+    response_model=StandingQuery,
     responses=WRITE(
         {200: "It is durable, and holds for what is sent from now on"},
         "standing-query-not-found",
@@ -211,7 +217,7 @@ async def change_query(
     query_id: QueryId,
     request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
     collection: CollectionDep,
-) -> StandingQueryResponse:
+) -> StandingQuery | Response:
     """Change the bounds or the webhook, or pause it; what is not given stays as it is.
 
     Documents that were not compared yet are compared inside the new bounds; events that were sent
@@ -226,8 +232,9 @@ async def change_query(
         return request.apply(before)
 
     changed = await change_standing_query(collection, query_id, change)
-    new = changed.webhook is not None and changed.webhook.secret != known
-    return standing_query_response(changed, with_secret=new)
+    if changed.webhook is None or changed.webhook.secret == known:
+        return changed
+    return Response(_with_secret(changed), media_type=JSON)
 
 
 @router.post(
@@ -235,15 +242,13 @@ async def change_query(
     summary="Try a webhook again",
     responses=WRITE({200: "It is tried at once"}, "standing-query-not-found"),
 )
-async def resume_standing_query(
-    query_id: QueryId, collection: CollectionDep
-) -> StandingQueryResponse:
+async def resume_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQuery:
     """Deliver the events that wait, also after the last attempt failed; none is left out.
 
     Without a webhook, or where none waits, this does nothing.
     """
     standing, threads = collection.standing, collection.jobs.threads
-    return standing_query_response(await run_in(threads, standing.resume, query_id))
+    return await run_in(threads, standing.resume, query_id)
 
 
 @router.delete(

@@ -2,11 +2,19 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainSerializer,
+    computed_field,
+    field_serializer,
+)
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from encoder.arrays import Float32
@@ -14,42 +22,60 @@ from encoder.blocks import Receipt
 from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
-from index.store.filters import Filter, filter_from_json, filter_to_json
+from index.store.filters import Filter, filter_from_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
-from service.schemas import nullable
+from service.schemas import ReceiptBody, nullable
+from service.standing.targets import parse_target
 from service.state import State, events, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """Where events are sent, and how far that has come.
+class Webhook(BaseModel, frozen=True):
+    """A webhook, and how far it has come."""
 
-    Attributes:
-        url: of the receiver.
-        secret: that signs what is sent: `whsec_` and Base64.
-        delivered: number of the last event that was received.
-        attempts: to deliver the one after it, which all failed.
-        retry_at: seconds since the epoch before which it is not tried again.
-        failed: there will be no other attempt until somebody resumes it.
-        failure: why the last attempt failed; None after a success.
-    """
+    url: Annotated[str, PlainSerializer(lambda url: parse_target(url).origin)] = Field(
+        description="Without path and query, which may be secret."
+    )
+    secret: Annotated[str, PlainSerializer(lambda _: None, str | None)] = Field(
+        repr=False, description="Shown once, by the request that sets it; null ever after."
+    )
+    delivered: int = Field(description="Number of the last event that was received.")
+    attempts: int = Field(description="To deliver the next event, which all failed.")
+    failure: str | None = nullable("Why the last attempt failed; null after a success.")
+    retry_at: float = Field(
+        description="When the next attempt is due, ISO 8601 in UTC; null for none."
+    )
+    failed: bool = Field(exclude=True)
 
-    url: str
-    secret: str = field(repr=False)
-    delivered: int = 0
-    attempts: int = 0
-    retry_at: float = 0.0
-    failed: bool = False
-    failure: str | None = None
-
-    @property
+    @computed_field(
+        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
+        "no other until POST /standing-queries/{id}/resume."
+    )
     def state(self) -> DeliveryState:
         """Whether events are delivered, tried again, or not tried any more."""
         if self.failed:
             return "failed"
         return "retrying" if self.attempts else "active"
+
+    @field_serializer("retry_at")
+    def _due(self, seconds: float) -> str | None:
+        if self.failed or not self.attempts:
+            return None
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def new_webhook(url: str, secret: str, delivered: int = 0) -> Webhook:
+    """Return a webhook that got the events up to this one, and whose next attempt is the first."""
+    return Webhook(
+        url=url,
+        secret=secret,
+        delivered=delivered,
+        attempts=0,
+        failure=None,
+        retry_at=0.0,
+        failed=False,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,54 +89,50 @@ class QueryText:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interest:
-    """What a standing query looks for.
+def _readable(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a filter in JSON that can be evaluated."""
+    if given is not None:
+        filter_from_json(given)
+    return given
 
-    Attributes:
-        document_id: of a stored document, as it is whenever it is compared; None for a text.
-        title: of the text, if it has one.
-        mode: what new documents are scored by.
-        bounds: that a new document must meet; at least one.
-        where: a filter that its metadata must pass.
-    """
 
-    document_id: str | None
-    title: str = ""
+class Interest(BaseModel, frozen=True):
+    """What a standing query looks for; new documents must meet at least one bound."""
+
+    document: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Of the text.")
     mode: Mode
-    bounds: Bounds
-    where: Filter | None = None
+    filter: Annotated[dict[str, Any] | None, AfterValidator(_readable)] = nullable(
+        "The filter, as it is evaluated; null for none."
+    )
+    min_score: float | None = nullable("Null where it does not count.")
+    min_probability: float | None = nullable("Null where it does not count.")
+    max_false_positive_rate: float | None = nullable("Null where it does not count.")
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a new document must meet."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+
+    @property
+    def where(self) -> Filter | None:
+        """What its metadata must pass."""
+        return None if self.filter is None else filter_from_json(self.filter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingQuery:
-    """A standing query, without its text.
+class StandingQuery(Interest, frozen=True):
+    """A standing query, without its text."""
 
-    Attributes:
-        number: in the order in which they were made.
-        id: its name for clients.
-        interest: what it looks for.
-        created: ISO 8601 in UTC.
-        scanned: every vector up to this id was compared with it.
-        detail: why new documents wait and are not compared with it; None if they are.
-        fingerprint: of the vectors of its text; None for a stored document.
-        receipt: what was read of its text; None for a stored document.
-        webhook: where events are sent, if anywhere.
-        paused: nothing is compared with it or delivered until somebody ends that.
-        revision: how often it was changed.
-    """
-
-    number: int
     id: str
-    interest: Interest
-    created: str
-    scanned: int
-    detail: str | None
-    fingerprint: str | None
-    receipt: Receipt | None
-    webhook: Webhook | None
-    paused: bool = False
-    revision: int = 0
+    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
+    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
+    webhook: Webhook | None = nullable("Where events are sent; null for nowhere.")
+    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
+    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
+    number: int = Field(exclude=True)  # in the order in which they were made
+    scanned: int = Field(exclude=True)  # every vector up to this id was compared with it
+    fingerprint: str | None = Field(exclude=True)  # of the vectors of its text, if it has one
+    revision: int = Field(exclude=True)  # how often it was changed
 
 
 class Event(BaseModel, frozen=True):
@@ -148,7 +170,6 @@ class Scan:
     scored_as: Mode
 
 
-_OF_WEBHOOK = [part.name for part in fields(Webhook)]
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
 _QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
 _OF_EVENT = [column for column in events.c if column.name != "query"]
@@ -229,11 +250,12 @@ class StandingStore:
             webhook = after.webhook
             if webhook is not None and before.webhook is None:
                 last = select(func.max(events.c.number)).where(events.c.query == before.number)
-                webhook = replace(webhook, delivered=connection.scalar(last) or 0)
+                last_found = connection.scalar(last) or 0
+                webhook = webhook.model_copy(update={"delivered": last_found})
             _update(
                 connection,
                 before,
-                interest=_interest_json(after.interest),
+                interest=_interest_json(after),
                 paused=after.paused,
                 revision=before.revision + 1,
                 **_webhook_columns(webhook),
@@ -342,8 +364,8 @@ class StandingStore:
             same_secret = row.secret == after.secret
             if same_secret or not after.attempts:
                 furthest = max(row.delivered, after.delivered)
-                kept = replace(after, secret=row.secret, delivered=furthest)
-                _update(connection, query, **asdict(kept))
+                known = {"secret": row.secret, "delivered": furthest}
+                _update(connection, query, **dict(after) | known)
             return same_secret and not row.paused
 
     def resume(self, query_id: str) -> StandingQuery:
@@ -411,28 +433,33 @@ def _update(connection: Connection, query: StandingQuery, **values: Any) -> None
 
 def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
-    interest, receipt = columns.pop("interest"), columns.pop("receipt")
-    where = interest["where"]
-    interest["bounds"] = Bounds(**interest["bounds"])
-    interest["where"] = None if where is None else filter_from_json(where)
-    webhook = {name: columns.pop(name) for name in _OF_WEBHOOK}
+    interest = columns.pop("interest")
+    webhook = {name: columns.pop(name) for name in Webhook.model_fields}
     return StandingQuery(
-        interest=Interest(**interest),
-        receipt=None if receipt is None else Receipt(**receipt),
+        document=interest["document_id"],
+        title=interest["title"],
+        mode=interest["mode"],
+        filter=interest["where"],
+        **interest["bounds"],
         webhook=None if webhook["url"] is None else Webhook(**webhook),
         **columns,
     )
 
 
 def _interest_json(interest: Interest) -> dict[str, Any]:
-    where = None if interest.where is None else filter_to_json(interest.where)
-    return {**asdict(interest), "where": where}
+    return {
+        "document_id": interest.document,
+        "title": interest.title,
+        "mode": interest.mode,
+        "bounds": asdict(interest.bounds),
+        "where": interest.filter,
+    }
 
 
 def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:
     if webhook is None:
-        return asdict(Webhook("", "")) | {"url": None, "secret": None}
-    return asdict(webhook)
+        return dict(new_webhook("", "")) | {"url": None, "secret": None}
+    return dict(webhook)
 
 
 def _text_columns(text: QueryText | None) -> dict[str, Any]:

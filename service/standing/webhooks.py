@@ -17,7 +17,6 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
@@ -25,7 +24,7 @@ import httpcore2
 
 from service.errors import StandingQueryNotFoundError, describe
 from service.metrics import CollectionMetrics
-from service.standing.store import Event, StandingQuery, StandingStore, Webhook
+from service.standing.store import Event, StandingQuery, StandingStore, Webhook, new_webhook
 from service.standing.targets import (
     AllowedTargets,
     CheckedBackend,
@@ -212,7 +211,7 @@ class Webhooks:
                 except _FailedError as error:
                     self._store.record(query, self._after_failure(query, webhook, error))
                     return
-                webhook = Webhook(webhook.url, webhook.secret, events[0].number)
+                webhook = new_webhook(webhook.url, webhook.secret, events[0].number)
                 goes_on = self._store.record(query, webhook)
                 self._metrics.webhook_deliveries("delivered").inc()
                 if not goes_on:
@@ -231,12 +230,13 @@ class Webhooks:
         self._metrics.webhook_deliveries("failed" if failed else "retried").inc()
         if failed:
             _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
-        return replace(
-            webhook,
-            attempts=attempts,
-            retry_at=time.time() + retry_seconds(attempts),
-            failed=failed,
-            failure=str(error),
+        return webhook.model_copy(
+            update={
+                "attempts": attempts,
+                "retry_at": time.time() + retry_seconds(attempts),
+                "failed": failed,
+                "failure": str(error),
+            }
         )
 
     async def _deliver(self, query_id: str, webhook: Webhook, event: Event) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from sqlalchemy import select, text, update
 
 from index.errors import DatabaseFailedError, StorageFullError, StoreError
 from index.postgresql.connections import drop_collection, schema_name
-from index.search.records import Bounds, Hit
+from index.search.records import Hit
 from service import errors
 from service import state as tables
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.standing.store import Interest, Scan, StandingStore, Webhook
+from service.standing.store import Interest, Scan, StandingStore, new_webhook
 from service.startup import close_engine, open_engine
 from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
 from service.uploads.store import JobStore, LineError, Step, Upload
@@ -27,7 +26,10 @@ from tests.kit.service_fixtures import Client
 from tests.kit.waiting import wait_until
 
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")
-INTEREST = Interest(document_id="a", title="\0", mode="semantic", bounds=Bounds(min_score=0.0))
+INTEREST = Interest(
+    document="a", title="\0", mode="semantic", filter=None,
+    min_score=0.0, min_probability=None, max_false_positive_rate=None,
+)  # fmt: skip
 Reopen = Callable[[], State]
 
 
@@ -247,24 +249,28 @@ def test_only_the_last_events_of_a_query_are_kept(
 
 def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     store = StandingStore(state, max_queries=3)
-    webhook = Webhook("https://a.example/", "whsec_a")
+    webhook = new_webhook("https://a.example/", "whsec_a")
     made = [store.add(INTEREST, None, webhook, 0) for _ in range(2)]
     found = [Hit(str(number), 0.5, "", {}, 0.5, 0.5, probability=0.5) for number in range(2)]
     store.advance([Scan(query, 1, found, "semantic") for query in made])
     late, query = (store.find(query.id) for query in made)
-    assert store.record(late, replace(webhook, attempts=1, retry_at=60.0, failure="no answer"))
+    assert store.record(
+        late, webhook.model_copy(update={"attempts": 1, "retry_at": 60.0, "failure": "no answer"})
+    )
     assert [item.id for item in store.undelivered()] == [query.id, late.id]  # those due first
     first, last = (event.number for event in store.events_after(0, 10, query.id))
-    assert store.record(query, replace(webhook, delivered=last))
-    assert store.record(query, replace(webhook, delivered=first))
-    assert store.find(query.id).webhook == replace(webhook, delivered=last)
+    assert store.record(query, webhook.model_copy(update={"delivered": last}))
+    assert store.record(query, webhook.model_copy(update={"delivered": first}))
+    assert store.find(query.id).webhook == webhook.model_copy(update={"delivered": last})
     assert [item.id for item in store.undelivered()] == [late.id]
-    failed = replace(webhook, attempts=2, retry_at=60.0, failed=True, failure="gone")
+    failed = webhook.model_copy(
+        update={"attempts": 2, "retry_at": 60.0, "failed": True, "failure": "gone"}
+    )
     store.record(late, failed)
     assert store.undelivered() == []
     assert store.count() == {"all": 2, "waiting": 0, "failed": 1, "paused": 0}
     store.resume(late.id)
-    assert store.find(late.id).webhook == replace(webhook, failure="gone")
+    assert store.find(late.id).webhook == webhook.model_copy(update={"failure": "gone"})
     with state.writing() as connection:
         connection.execute(update(tables.progress).values(space="former"))
     assert not store.follow("space", 0)
