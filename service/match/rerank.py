@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import EncodingFailedError, FieldError
 from service.match.retrieve import MAX_TOP_K, Matches, RerankedBody, retrieve
+from service.match.schemas import RerankBody
 from service.metrics import Metrics
 from service.settings import Settings
 from service.telemetry import observe_stage
@@ -109,30 +110,11 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
     return RerankPool(reranker, settings.threads or usable_cores(), metrics)
 
 
-MAX_CANDIDATES = 200  # of one query: a pair takes tens of milliseconds
-
-
-RERANK_SECONDS = 5.0  # for one query; a request may give less
-
-
-@dataclass(frozen=True, slots=True)
-class RerankOptions:
-    """How much to read.
-
-    Attributes:
-        candidates: number of documents, the first ones of the search.
-        seconds: time limit for one query.
-    """
-
-    candidates: int
-    seconds: float = RERANK_SECONDS
-
-
 async def retrieve_and_rerank(
     collection: Collection,
     queries: Sequence[EncodedText],
     search: SearchOptions,
-    options: RerankOptions,
+    options: RerankBody,
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
@@ -168,7 +150,7 @@ async def _rerank(
     pool: RerankPool,
     query: EncodedText,
     found: Matches,
-    options: RerankOptions,
+    options: RerankBody,
 ) -> Matches:
     """Read the first matches of a query and reorder them, if there is time to read all."""
     hits, mode = found.answer.hits, found.answer.scored_as

@@ -1,7 +1,7 @@
 """Requests and answers of POST /match."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -21,12 +21,10 @@ from index.search.records import (
     Mode,
     SearchOptions,
 )
-from service.compare.logic import ExplainOptions, Explanation
+from service.compare.logic import Explanation
 from service.compare.schemas import ComparisonBody, comparison_json
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
-from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
-from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBody
 from service.schemas import (
     Answer,
@@ -46,17 +44,22 @@ from service.schemas import (
 )
 from service.settings import Settings
 
+MAX_QUERIES = 32  # of one request, and examples: they are encoded together
+MAX_CANDIDATES = 200  # of the reranker for one query: a pair takes tens of milliseconds
+RERANK_SECONDS = 5.0  # for one query; a request may give less
+OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
+
 
 class ExplainBody(BodyModel):
     """How much to explain."""
 
     matches: Annotated[int, Field(ge=1)] = Field(
-        default=ExplainOptions().matches,
+        default=10,
         description="How many of the first matches of each query; of all queries together at most "
         "`max_explained_matches` (see /version).",
     )
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
-        default=ExplainOptions().passages,
+        default=20,
         description="How many passages of each, the largest ones, and how many pairs of aligned "
         "blocks.",
     )
@@ -97,10 +100,10 @@ class RerankBody(BodyModel):
         "first stage, and `rerank.reranked` is false."
     )
 
-    def to_options(self) -> RerankOptions:
-        """Return the options of the reranker."""
-        seconds = RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
-        return RerankOptions(self.candidates, seconds)
+    @property
+    def seconds(self) -> float:
+        """How long it may take for one query."""
+        return RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
 
 
 def _candidates_alone(value: object) -> object:
@@ -124,6 +127,23 @@ def _switched(value: object) -> object:
 def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
     """Describe a field that may be true or false, too."""
     return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions:
+    """What to do for each query.
+
+    Attributes:
+        search: how many documents to find, by what, and which.
+        rerank: how many of them to read together with the query; None for none.
+        explain: how many of the final matches to explain; None for none.
+        strict: refuse a text that is too long rather than leave a part of it out.
+    """
+
+    search: SearchOptions
+    rerank: RerankBody | None = None
+    explain: ExplainBody | None = None
+    strict: bool = False
 
 
 class MatchRequest(QueryBody):
@@ -217,10 +237,8 @@ class MatchRequest(QueryBody):
                 collapse=self.collapse,
                 alignment=None if self.align is None else self.align.to_options(settings),
             ),
-            rerank=None if self.rerank is None else self.rerank.to_options(),
-            explain=None
-            if self.explain is None
-            else ExplainOptions(self.explain.matches, self.explain.passages),
+            rerank=self.rerank,
+            explain=self.explain,
             strict=self.strict,
         )
 
