@@ -30,7 +30,7 @@ from service.standing.schemas import (
     WebhookRequest,
 )
 from service.standing.store import StandingQuery
-from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
+from service.standing.targets import AllowedTargets, parse_target
 from service.state import StoredResponse
 from service.threads import run_in
 
@@ -123,24 +123,20 @@ async def _check_webhook(
     try:
         allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
         await allowed.check(parse_target(webhook.url))
-    except (TargetRefusedError, ValueError) as error:
+    except ValueError as error:
         raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
 
 
 @router.get(
     "",
     summary="List the standing queries",
-    responses=WRITE(
-        {200: "A page"},
-        "standing-query-not-found",
-    ),
+    responses=WRITE({200: "A page"}, "standing-query-not-found"),
 )
 async def get_standing_queries(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
 ) -> StandingQueriesResponse:
     """Return the standing queries in the order in which they were made, without their texts."""
-    standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.store.listed, cursor, limit)
+    found = await run_in(collection.jobs.threads, collection.standing.store.listed, cursor, limit)
     return StandingQueriesResponse(
         queries=found,
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
@@ -188,8 +184,8 @@ async def get_events(
 async def _events(
     collection: Collection, query_id: str | None, after: int, limit: int
 ) -> EventsResponse:
-    standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.store.events_after, after, limit, query_id)
+    store = collection.standing.store
+    found = await run_in(collection.jobs.threads, store.events_after, after, limit, query_id)
     return EventsResponse(events=found, last=found[-1].number if found else after)
 
 
@@ -200,8 +196,7 @@ async def _events(
 )
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQuery:
     """Return what a standing query looks for, and whether new documents are compared with it."""
-    standing, threads = collection.standing, collection.jobs.threads
-    return await run_in(threads, standing.store.find, query_id)
+    return await run_in(collection.jobs.threads, collection.standing.store.find, query_id)
 
 
 @router.patch(
@@ -209,8 +204,7 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
     summary="Change a standing query",
     response_model=StandingQuery,
     responses=WRITE(
-        {200: "It is durable, and holds for what is sent from now on"},
-        "standing-query-not-found",
+        {200: "It is durable, and holds for what is sent from now on"}, "standing-query-not-found"
     ),
 )
 async def change_query(
@@ -247,18 +241,14 @@ async def resume_standing_query(query_id: QueryId, collection: CollectionDep) ->
 
     Without a webhook, or where none waits, this does nothing.
     """
-    standing, threads = collection.standing, collection.jobs.threads
-    return await run_in(threads, standing.resume, query_id)
+    return await run_in(collection.jobs.threads, collection.standing.resume, query_id)
 
 
 @router.delete(
     "/{id}",
     summary="Delete a standing query and its events",
     status_code=204,
-    responses=WRITE(
-        {204: "It is deleted"},
-        "standing-query-not-found",
-    ),
+    responses=WRITE({204: "It is deleted"}, "standing-query-not-found"),
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""

@@ -26,7 +26,7 @@ from index.store.filters import Filter, filter_from_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
 from service.schemas import ReceiptBody, nullable
 from service.standing.targets import parse_target
-from service.state import State, events, progress, standing
+from service.state import State, events, keep_newest, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 
@@ -404,11 +404,7 @@ class StandingStore:
             for hit in scan.found
         ]
         connection.execute(insert(events), rows)
-        theirs = events.c.query == number
-        newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())
-        first_beyond = connection.scalar(newest.limit(1).offset(MAX_EVENTS))
-        if first_beyond is not None:
-            connection.execute(delete(events).where(theirs, events.c.number <= first_beyond))
+        keep_newest(connection, events.c.number, MAX_EVENTS, events.c.query == number)
 
     def _check_room(self, connection: Connection, size: int) -> None:
         count, used = connection.execute(

@@ -16,26 +16,18 @@ from urllib.parse import urlsplit
 import httpcore2
 
 MAX_URL_CHARACTERS = 2_048
-
-
 _HTTPS = 443
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-
 _RESOLVE_SECONDS = 5.0
-
-
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10")
 )
-
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class TargetRefusedError(Exception):
+class TargetRefusedError(ValueError):
     """A webhook may not reach this address."""
 
 

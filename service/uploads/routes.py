@@ -51,8 +51,7 @@ async def get_jobs(
     ] = None,
 ) -> JobsResponse:
     """Return the newest jobs first, including the last 1,000 that have ended."""
-    jobs = collection.jobs
-    found = await run_in(jobs.threads, jobs.store.newest, limit, before)
+    found = await run_in(collection.jobs.threads, collection.jobs.store.newest, limit, before)
     return JobsResponse(jobs=found)
 
 
@@ -63,18 +62,13 @@ async def get_jobs(
 )
 async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
-    jobs = collection.jobs
-    return await run_in(jobs.threads, jobs.store.find, job_id)
+    return await run_in(collection.jobs.threads, collection.jobs.store.find, job_id)
 
 
 @router.post(
     "/{id}/cancel",
     summary="Cancel an upload",
-    responses=WRITE(
-        {200: "It stops; what is stored stays"},
-        "job-ended",
-        "job-not-found",
-    ),
+    responses=WRITE({200: "It stops; what is stored stays"}, "job-ended", "job-not-found"),
 )
 async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Cancel a job.

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.metrics import JobEnd
 from service.schemas import nullable
-from service.state import State, jobs, line_errors
+from service.state import State, jobs, keep_newest, line_errors
 
 JobState = Literal["waiting", "running"] | JobEnd
 
@@ -106,10 +106,7 @@ class JobStore:
             "server": self._server,
         }
         connection.execute(insert(jobs).values(row))
-        ended = select(jobs.c.number).where(~_UNFINISHED).order_by(jobs.c.number.desc())
-        last_kept = connection.scalar(ended.limit(1).offset(MAX_ENDED_JOBS))
-        if last_kept is not None:
-            connection.execute(delete(jobs).where(~_UNFINISHED, jobs.c.number <= last_kept))
+        keep_newest(connection, jobs.c.number, MAX_ENDED_JOBS, ~_UNFINISHED)
 
     def find(self, job_id: str) -> JobResponse:
         """Return a job and its first errors."""
