@@ -18,16 +18,10 @@ from index.directory.collections import (
     delete_remains,
     make_collection,
 )
-from index.directory.collections import (
-    remove_collection as remove_folder,
-)
+from index.directory.collections import remove_collection as remove_folder
 from index.directory.data_directory import open_data_directory, with_share_of
 from index.directory.encoder_name import remember_encoder
-from index.errors import (
-    DataDirectoryInUseError,
-    IndexingError,
-    StoreError,
-)
+from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError

@@ -6,20 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from encoder.comparison import result
 from encoder.comparison.alignment import MAX_PASSAGES
-from encoder.comparison.result import (
-    AlignedBlockPair,
-    AlignedPassage,
-    AttendedBlockPair,
-    Difference,
-    DifferenceKind,
-    Differences,
-    PassageKind,
-    Relation,
-    Section,
-    SectionScoresFrom,
-    Span,
-)
 from index.search.records import Mode
 from service.compare.logic import Explanation
 from service.encode import Query
@@ -56,7 +44,7 @@ class PassageBody(PairBody):
     """A passage of the left text and the passage of the right text that matches it."""
 
     score: float = Field(description="Cosine of the mean block vectors of the two sides.")
-    kind: PassageKind = Field(
+    kind: result.PassageKind = Field(
         description="`verbatim`: the same words; `paraphrase`: the same said in other words; "
         "`similar`: of the same matter, and not counted as covered."
     )
@@ -88,7 +76,7 @@ class AttendedPairBody(PairBody):
 class DifferenceBody(PlaceBody):
     """A sentence block of one text that the other does not have."""
 
-    kind: DifferenceKind = Field(
+    kind: result.DifferenceKind = Field(
         description="`missing`: most of its words are in no passage that the texts share; "
         "`changed`: the other text has it with other words."
     )
@@ -144,7 +132,7 @@ class ComparisonBody(BaseModel):
         "Whether the score rises above the level of chance; null if that was not measured."
     )
     no_probability: str | None = nullable("Why there is no probability; null where there is.")
-    relation: Relation
+    relation: result.Relation
     evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")
     left_coverage: float = Field(
         description="Share of the left text, by the characters of its words, in verbatim and "
@@ -162,7 +150,7 @@ class ComparisonBody(BaseModel):
     section_scores: list[list[float]] = Field(
         description="Cosine of each left section, a row, and each right section, a column."
     )
-    section_scores_from: SectionScoresFrom = Field(
+    section_scores_from: result.SectionScoresFrom = Field(
         description="The vectors that `section_scores` compare. `section vectors`: what the model "
         "projects each section to, as it was trained (CoLDE). `block vectors`: means of the "
         "vectors of sentence blocks."
@@ -199,7 +187,8 @@ def comparison_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _pairs(
-    pairs: Sequence[AlignedPassage | AlignedBlockPair | AttendedBlockPair], texts: tuple[str, str]
+    pairs: Sequence[result.AlignedPassage | result.AlignedBlockPair | result.AttendedBlockPair],
+    texts: tuple[str, str],
 ) -> list[dict[str, Any]]:
     """Return what parts of two texts have in common, with these parts."""
     return [
@@ -208,15 +197,15 @@ def _pairs(
     ]
 
 
-def _place(span: Span, text: str) -> dict[str, Any]:
+def _place(span: result.Span, text: str) -> dict[str, Any]:
     return {**span._asdict(), "text": text[slice(*span)]}
 
 
-def _section(section: Section) -> dict[str, Any]:
+def _section(section: result.Section) -> dict[str, Any]:
     return {**section.span._asdict(), "title": section.title}
 
 
-def differences_json(found: Differences, left: str, right: str) -> dict[str, Any]:
+def differences_json(found: result.Differences, left: str, right: str) -> dict[str, Any]:
     """Return the differences of two texts, with the text of their blocks and words."""
     return {
         "left": [_difference(entry, left, right) for entry in found.left],
@@ -224,7 +213,7 @@ def differences_json(found: Differences, left: str, right: str) -> dict[str, Any
     }
 
 
-def _difference(found: Difference, text: str, other: str) -> dict[str, Any]:
+def _difference(found: result.Difference, text: str, other: str) -> dict[str, Any]:
     return {
         **_place(found.span, text),
         "kind": found.kind,

@@ -17,12 +17,7 @@ from encoder.reranker.sentence_ranking import SentenceGraphText
 from index.directory.data_directory import DataDirectory
 from index.document import text_below
 from index.search.calibrate import CalibratedScore, within
-from index.search.records import (
-    NO_BOUNDS,
-    Hit,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import EncodingFailedError, FieldError

@@ -8,11 +8,7 @@ from pydantic import BaseModel, Field
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.rank import selects
-from index.search.records import (
-    Examples,
-    SearchAnswer,
-    SearchOptions,
-)
+from index.search.records import Examples, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
 from service.encode import EncodedText, StoredQuery, stored_text

@@ -14,12 +14,7 @@ from service.encode import StoredQuery
 from service.gate import declare
 from service.match.logic import export_pairs, match, match_examples
 from service.match.retrieve import MAX_TOP_K
-from service.match.schemas import (
-    MatchesResponse,
-    MatchRequest,
-    MatchResponse,
-    matches_json,
-)
+from service.match.schemas import MatchesResponse, MatchRequest, MatchResponse, matches_json
 from service.openapi import ENCODE, READ, WRITE, Router
 
 router = Router(tags=["match"])

@@ -34,11 +34,7 @@ from service.encode import (
     read_queries,
 )
 from service.engine import Collection
-from service.errors import (
-    EncodingFailedError,
-    FieldError,
-    InvalidInputError,
-)
+from service.errors import EncodingFailedError, FieldError, InvalidInputError
 from service.match.logic import validate_bounds
 from service.metrics import CollectionMetrics
 from service.settings import Settings

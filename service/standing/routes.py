@@ -11,16 +11,8 @@ from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.openapi import ENCODE, WRITE, Router
-from service.schemas import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    write_cursor,
-)
-from service.standing.logic import (
-    change_standing_query,
-    create_standing_query,
-)
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.standing.logic import change_standing_query, create_standing_query
 from service.standing.schemas import (
     EventsResponse,
     StandingQueriesResponse,

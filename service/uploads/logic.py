@@ -37,17 +37,7 @@ from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
 from service.state import IdempotencyStore, State, StoredResponse, request_digest
 from service.threads import Worker, run_in
-from service.uploads.files import (
-    MAX_UPLOADS,
-    MAX_UPLOADS_OF_CLIENT,
-    UPLOADS_DIRECTORY,
-    Batch,
-    BatchLimits,
-    UploadFile,
-    read_batch,
-    remove_others,
-    verify_upload,
-)
+from service.uploads import files
 from service.uploads.store import Job, JobStore, LineError, Upload
 
 _THREADS = 4  # that write uploads
@@ -82,7 +72,7 @@ class Jobs:
         self.metrics = metrics
         self._state = state
         self._settings = settings
-        self._uploads = data / UPLOADS_DIRECTORY
+        self._uploads = data / files.UPLOADS_DIRECTORY
         self._receiving: list[str] = []  # whose uploads arrive now
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
@@ -101,7 +91,7 @@ class Jobs:
         """
         self._run = run
         try:
-            remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+            files.remove_others(self._uploads, [job.id for job in self.store.unfinished()])
         except StorageError as error:
             _LOG.error("%s", error)
         self._worker.start()
@@ -131,9 +121,9 @@ class Jobs:
         if self.stopping:
             raise ShuttingDownError
         clients = [job.client for job in self.store.unfinished()] + self._receiving
-        if len(clients) >= MAX_UPLOADS:
+        if len(clients) >= files.MAX_UPLOADS:
             raise OverloadedError(_FULL_SECONDS, "jobs")
-        if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
+        if clients.count(client) >= files.MAX_UPLOADS_OF_CLIENT:
             raise OverloadedError(_FULL_SECONDS, "client_jobs")
         check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
         self._receiving.append(client)
@@ -142,9 +132,9 @@ class Jobs:
         finally:
             self._receiving.remove(client)
 
-    def begin_upload(self, *, gzip: bool) -> UploadFile:
+    def begin_upload(self, *, gzip: bool) -> files.UploadFile:
         """Open the file of a new upload."""
-        return UploadFile(
+        return files.UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
             gzip=gzip,
@@ -185,7 +175,7 @@ class Jobs:
 
     def verify(self, job: Job) -> bool:
         """Return whether the upload of a job is what was received; read once in each process."""
-        if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
+        if job.id not in self._verified and files.verify_upload(self.path_of(job), job.digest):
             self._verified.add(job.id)
         return job.id in self._verified
 
@@ -287,7 +277,7 @@ async def submit_upload(
 
 async def _receive(
     threads: ThreadPoolExecutor,
-    file: UploadFile,
+    file: files.UploadFile,
     chunks: AsyncIterator[bytes],
     charge: Callable[[int], Awaitable[None]],
 ) -> Upload:
@@ -313,14 +303,14 @@ def run_job(collection: Collection, job: Job) -> None:
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     settings = collection.engine.settings
-    limits = BatchLimits(
+    limits = files.BatchLimits(
         documents=BATCH_DOCUMENTS,
         line_bytes=settings.max_body_bytes,
         text_characters=settings.max_text_characters,
     )
     position, line = job.position, job.line
     with path.open("rb") as upload, asyncio.Runner() as runner:
-        while batch := read_batch(upload, position, line, limits):
+        while batch := files.read_batch(upload, position, line, limits):
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
             runner.run(_index(collection, batch, batch.documents))
             continues = collection.jobs.store.advance(job, batch)
@@ -332,7 +322,7 @@ def run_job(collection: Collection, job: Job) -> None:
     collection.jobs.end(job, "done")
 
 
-async def _index(collection: Collection, batch: Batch, documents: Sequence[Numbered]) -> None:
+async def _index(collection: Collection, batch: files.Batch, documents: Sequence[Numbered]) -> None:
     """Store documents of a batch, and count in it what became of them."""
     if not documents:
         return
