@@ -137,13 +137,9 @@ def count_facets(collection: Collection, where: str | None) -> list[Facet]:
 
 
 def _check(documents: Sequence[Document]) -> None:
-    seen: set[str] = set()
-    twice: list[FieldError] = []
-    for number, document in enumerate(documents):
-        if document.id in seen:
-            twice.append(FieldError(f"#/documents/{number}/id", "is given twice"))
-        seen.add(document.id)
-    if twice:
+    ids = [document.id for document in documents]
+    repeated = (number for number, name in enumerate(ids) if name in ids[:number])
+    if twice := [FieldError(f"#/documents/{number}/id", "is given twice") for number in repeated]:
         raise InvalidInputError(twice)
 
 
@@ -218,7 +214,7 @@ def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
 
 
-async def find_family(
+def find_family(
     collection: Collection, document_id: str, after: str, limit: int
 ) -> tuple[int | None, Sequence[Member]]:
     """Return the family of a document: its number and up to `limit` documents after an id.
@@ -226,12 +222,8 @@ async def find_family(
     DocumentNotFoundError if the document is not stored.
     """
     store = collection.data.store
-    number, members = await run_in(
-        collection.engine.readers, store.families.page, document_id, after, limit
-    )
-    if number is None and not await run_in(
-        collection.engine.readers, store.content_hashes, [document_id]
-    ):
+    number, members = store.families.page(document_id, after, limit)
+    if number is None and not store.content_hashes([document_id]):
         raise DocumentNotFoundError(document_id)
     return number, members
 

@@ -153,7 +153,9 @@ async def get_family(
     cursor: Cursor = BEFORE_ALL,
 ) -> schemas.FamilyResponse:
     """Return the documents whose texts are copies or versions of the text of this one."""
-    number, members = await logic.find_family(collection, document_id, cursor, limit)
+    number, members = await run_in(
+        collection.engine.readers, logic.find_family, collection, document_id, cursor, limit
+    )
     return schemas.FamilyResponse(
         family=number,
         documents=[

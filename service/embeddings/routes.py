@@ -51,8 +51,9 @@ async def post_embeddings(
     same: see `checkpoint.fingerprint` at /version.
     """
     _check_model(collection, request.model, "#/model")
-    _check_size(collection, request)
-    texts = await encode_texts(collection, request.to_texts(), strict=request.strict)
+    given = request.to_texts()
+    _check_size(collection, len(given), request.dimensions)
+    texts = await encode_texts(collection, given, strict=request.strict)
 
     def render() -> str:
         name, encoding = collection.checkpoint.name, request.encoding_format
@@ -103,13 +104,12 @@ def _check_model(collection: Collection, name: str, pointer: str | None = None) 
         raise ModelNotFoundError(name, served, pointer)
 
 
-def _check_size(collection: Collection, request: schemas.EmbeddingsRequest) -> None:
+def _check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
     """Refuse what is too much, or cannot be given, before anything is made of the texts."""
-    errors, dimension = [], collection.space.dimension
-    most = schemas.MAX_INPUTS
-    if request.count > most:
+    errors, dimension, most = [], collection.space.dimension, schemas.MAX_INPUTS
+    if texts > most:
         errors.append(FieldError("#/input", f"has more than {most} texts", most))
-    if request.dimensions not in (None, dimension):
+    if dimensions not in (None, dimension):
         detail = f"must be {dimension}: the vectors of this checkpoint cannot be shortened"
         errors.append(FieldError("#/dimensions", detail, dimension))
     if errors:

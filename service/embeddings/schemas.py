@@ -70,11 +70,6 @@ class EmbeddingsRequest(BodyModel):
     user: str | None = optional("Ignored.")
     strict: Strict = False
 
-    @property
-    def count(self) -> int:
-        """How many texts there are."""
-        return 1 if isinstance(self.input, str) else len(self.input)
-
     def to_texts(self) -> list[RequestText]:
         """Return the texts, each with the JSON pointer to it."""
         if isinstance(self.input, str):

@@ -38,7 +38,7 @@ from service.errors import EncodingFailedError, FieldError, InvalidInputError
 from service.match.logic import validate_bounds
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.store import Interest, QueryText, Scan, StandingQuery, StandingStore, Webhook
+from service.standing.store import Interest, Scan, StandingQuery, StandingStore, Webhook
 from service.standing.webhooks import Webhooks
 from service.state import State
 from service.threads import Worker, run_in
@@ -79,17 +79,17 @@ async def create_standing_query(
     standing, threads = collection.standing, collection.jobs.threads
     interest = _bounded(collection.calibrator, interest)
     await run_in(threads, standing.store.check_room, len((text or "").encode()))
-    encoded: QueryText | None = None
+    encoded: EncodedText | None = None
     if text is None:
         await read_queries(collection, [StoredQuery("#/id", str(interest.document))])
     else:
         given = RequestText("#/text", text, interest.title)
-        (read,) = await encode_texts(collection, [given], strict=strict)
-        encoded = _query_text(collection, read)
+        (encoded,) = await encode_texts(collection, [given], strict=strict)
 
     def add() -> StandingQuery:
         last = collection.data.store.log.last_vector_id
-        return standing.store.add(interest, encoded, webhook, last)
+        fingerprint = collection.space.fingerprint
+        return standing.store.add(interest, encoded, webhook, last, fingerprint)
 
     made = await run_in(threads, add)
     standing.wake()
@@ -224,17 +224,11 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
     """Return what is searched for; None if it was removed, or its document."""
-    name = query.document
-    if name is None:
-        text = collection.standing.store.read_text(query)
-        if text is None:
-            return None
-        blocks, title = text.blocks, query.title
-        return EncodedQuery(
-            text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
-        )
-    stored = find_stored(collection.data, [name]).get(name)
-    return None if stored is None else stored.to_query()
+    if query.document is None:
+        found = collection.standing.store.read_text(query)
+    else:
+        found = find_stored(collection.data, [query.document]).get(query.document)
+    return None if found is None else found.to_query()
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
@@ -269,16 +263,8 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
         return f"its text cannot be encoded: {error.errors[0].detail}"
     except EncodingFailedError:
         return "its text could not be encoded: it is tried again"
-    collection.standing.store.put_text(query, _query_text(collection, read))
+    collection.standing.store.put_text(query, read, collection.space.fingerprint)
     return None
-
-
-def _query_text(collection: Collection, read: EncodedText) -> QueryText:
-    if read.blocks is None:
-        raise ValueError("an encoded text has block vectors")
-    return QueryText(
-        read.text, read.vector, read.blocks, read.receipt, collection.space.fingerprint
-    )
 
 
 _HELD_SECONDS = 60.0  # between looks at what some queries wait for

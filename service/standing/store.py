@@ -23,6 +23,7 @@ from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
 from index.store.filters import Filter, filter_from_json
+from service.encode import EncodedText
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
 from service.schemas import ReceiptBody, nullable
 from service.standing.targets import parse_target
@@ -76,17 +77,6 @@ def new_webhook(url: str, secret: str, delivered: int = 0) -> Webhook:
         retry_at=0.0,
         failed=False,
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryText:
-    """The text of a standing query as it was encoded."""
-
-    text: str
-    vector: Float32
-    blocks: BlockVectors
-    receipt: Receipt
-    fingerprint: str
 
 
 def _readable(given: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -198,7 +188,12 @@ class StandingStore:
             self._check_room(connection, text_bytes)
 
     def add(
-        self, interest: Interest, text: QueryText | None, webhook: Webhook | None, scanned: int
+        self,
+        interest: Interest,
+        text: EncodedText | None,
+        webhook: Webhook | None,
+        scanned: int,
+        fingerprint: str = "",
     ) -> StandingQuery:
         """Store a new query, durably.
 
@@ -207,6 +202,7 @@ class StandingStore:
             text: encoded; None for a stored document.
             webhook: where to tell its events, if anywhere.
             scanned: the last vector id that is not new to it.
+            fingerprint: of the vectors of the text.
         """
         size = 0 if text is None else len(text.text.encode())
         row = {
@@ -216,7 +212,7 @@ class StandingStore:
             "scanned": scanned,
             "bytes": size,
             **_webhook_columns(webhook),
-            **_text_columns(text),
+            **_text_columns(text, fingerprint),
         }
         with self._state.writing() as connection:
             self._check_room(connection, size)
@@ -269,19 +265,19 @@ class StandingStore:
             if not done.rowcount:
                 raise StandingQueryNotFoundError(query_id)
 
-    def read_text(self, query: StandingQuery) -> QueryText | None:
+    def read_text(self, query: StandingQuery) -> EncodedText | None:
         """Return the text of a query; None if it has none, or was removed."""
         columns = [standing.c[name] for name in _OF_TEXTS]
         with self._state.reading() as connection:
             row = connection.execute(
                 select(*columns).where(standing.c.number == query.number)
             ).first()
-        return None if row is None or row.fingerprint is None else _text(row)
+        return None if row is None or row.fingerprint is None else _text(row, query.title)
 
-    def put_text(self, query: StandingQuery, text: QueryText) -> None:
+    def put_text(self, query: StandingQuery, text: EncodedText, fingerprint: str) -> None:
         """Replace the encoded text of a query by that of another checkpoint."""
         with self._state.writing() as connection:
-            _update(connection, query, **_text_columns(text))
+            _update(connection, query, **_text_columns(text, fingerprint))
 
     def hold(self, query: StandingQuery, detail: str | None) -> None:
         """Record why new documents wait and are not compared with a query; None if they are."""
@@ -458,12 +454,14 @@ def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:
     return dict(webhook)
 
 
-def _text_columns(text: QueryText | None) -> dict[str, Any]:
+def _text_columns(text: EncodedText | None, fingerprint: str) -> dict[str, Any]:
     """Return the columns of an encoded text; all are null for a stored document."""
     if text is None:
         return dict.fromkeys(_OF_TEXTS)
+    if text.blocks is None:
+        raise ValueError("an encoded text has block vectors")
     return {
-        "fingerprint": text.fingerprint,
+        "fingerprint": fingerprint,
         "receipt": asdict(text.receipt),
         "offsets": text.blocks.offsets.astype("<i8").tobytes(),
         "vector": text.vector.astype("<f4").tobytes(),
@@ -472,11 +470,14 @@ def _text_columns(text: QueryText | None) -> dict[str, Any]:
     }
 
 
-def _text(row: Row[Any]) -> QueryText:
+def _text(row: Row[Any], title: str) -> EncodedText:
     places = np.frombuffer(row.offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
-    blocks = BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1))
-    return QueryText(
-        row.text, _numbers(row.vector), blocks, Receipt(**row.receipt), row.fingerprint
+    return EncodedText(
+        text=row.text,
+        title=title,
+        vector=_numbers(row.vector),
+        receipt=Receipt(**row.receipt),
+        blocks=BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1)),
     )
 
 

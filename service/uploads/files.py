@@ -48,21 +48,6 @@ _MEMBER_BYTES = 1024
 _MEMBER_SLICE = 64 * 1024  # what follows a member is copied: less of it for many small ones
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """How much of an upload is held in memory at a time.
-
-    Attributes:
-        documents: of one batch.
-        line_bytes: of one line; a longer line is a `LineError`.
-        text_characters: of one document; a longer text is a `LineError`.
-    """
-
-    documents: int
-    line_bytes: int
-    text_characters: int
-
-
 @dataclass(slots=True)
 class Batch(Step):
     """Documents with different ids, each with the number of its line."""
@@ -70,14 +55,24 @@ class Batch(Step):
     documents: list[tuple[int, Document]] = field(default_factory=list)
 
 
-def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) -> Batch | None:
+def read_batch(
+    upload: BinaryIO,
+    position: int,
+    line: int,
+    *,
+    documents: int,
+    line_bytes: int,
+    text_characters: int,
+) -> Batch | None:
     """Read the next documents.
 
     Args:
         upload: the file of JSON Lines, opened as binary.
         position: where to start, in bytes.
         line: how many lines come before.
-        limits: of the batch.
+        documents: of a batch, at most.
+        line_bytes: of one line; a longer line is a `LineError`.
+        text_characters: of one document; a longer text is a `LineError`.
 
     Returns:
         A batch, which may contain only errors; None at the end of the file.
@@ -86,9 +81,9 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
     batch = Batch(position, line)
     ids: set[str] = set()
     characters = 0
-    for raw in _read_raw(upload, limits.line_bytes):
+    for raw in _read_raw(upload, line_bytes):
         if raw is None or raw.strip():
-            found = _document(raw, batch.line + 1, limits)
+            found = _document(raw, batch.line + 1, line_bytes, text_characters)
             if isinstance(found, LineError):
                 batch.failed += 1
                 if len(batch.errors) < MAX_LISTED_ERRORS:
@@ -101,7 +96,7 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
         batch.line += 1
-        if len(batch.documents) == limits.documents or batch.line - line == _MAX_LINES:
+        if len(batch.documents) == documents or batch.line - line == _MAX_LINES:
             return batch
     return batch if batch.position > position else None
 
@@ -117,9 +112,11 @@ def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
         yield None
 
 
-def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | LineError:
+def _document(
+    raw: bytes | None, line: int, line_bytes: int, text_characters: int
+) -> Document | LineError:
     if raw is None:
-        return LineError(line, "#", f"is longer than {limits.line_bytes} bytes")
+        return LineError(line, "#", f"is longer than {line_bytes} bytes")
     try:
         text = raw.decode().rstrip("\r\n")
         document = parse_document(text.removeprefix(_BYTE_ORDER_MARK) if line == 1 else text)
@@ -129,8 +126,8 @@ def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | L
         return LineError(line, "#", str(error))
     except DocumentError as error:
         return LineError(line, f"#/{error.field}", error.reason)
-    if len(document.text) > limits.text_characters:
-        return LineError(line, "#/text", f"is longer than {limits.text_characters} characters")
+    if len(document.text) > text_characters:
+        return LineError(line, "#/text", f"is longer than {text_characters} characters")
     return document
 
 

@@ -303,14 +303,15 @@ def run_job(collection: Collection, job: Job) -> None:
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     settings = collection.engine.settings
-    limits = files.BatchLimits(
+    read = partial(
+        files.read_batch,
         documents=BATCH_DOCUMENTS,
         line_bytes=settings.max_body_bytes,
         text_characters=settings.max_text_characters,
     )
     position, line = job.position, job.line
     with path.open("rb") as upload, asyncio.Runner() as runner:
-        while batch := files.read_batch(upload, position, line, limits):
+        while batch := read(upload, position, line):
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
             runner.run(_index(collection, batch, batch.documents))
             continues = collection.jobs.store.advance(job, batch)
