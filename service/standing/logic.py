@@ -98,12 +98,18 @@ async def create_standing_query(
 
 async def change_standing_query(
     collection: Collection, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-) -> StandingQuery:
+) -> tuple[StandingQuery, StandingQuery]:
     """Change a standing query, durably; without a bound it gets the default.
+
+    What waited for it begins at once.
+
+    Returns:
+        The query as it was, and as it is.
 
     Raises:
         InvalidInputError: a bound needs a calibration that does not exist.
     """
+    standing = collection.standing
 
     def checked(before: StandingQuery) -> StandingQuery:
         after = change(before)
@@ -111,8 +117,13 @@ async def change_standing_query(
             return after
         return _bounded(collection.calibrator, after)
 
-    standing = collection.standing
-    return await run_in(collection.jobs.threads, standing.change, query_id, checked)
+    def work() -> tuple[StandingQuery, StandingQuery]:
+        changed = standing.store.change(query_id, checked)
+        standing.wake()
+        standing.webhooks.wake()
+        return changed
+
+    return await run_in(collection.jobs.threads, work)
 
 
 Looked = TypeVar("Looked", bound=Interest)
@@ -324,15 +335,6 @@ class StandingQueries:
         """Say that documents were stored; does nothing without standing queries."""
         if self._worker.thread is not None or self._shared:
             self.wake()
-
-    def change(
-        self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-    ) -> StandingQuery:
-        """Change a query, as `StandingStore.change`; what waited for it begins at once."""
-        changed = self.store.change(query_id, change)
-        self.wake()
-        self.webhooks.wake()
-        return changed
 
     def resume(self, query_id: str) -> StandingQuery:
         """Let the webhook of a query be tried again at once."""

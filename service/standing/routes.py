@@ -210,14 +210,8 @@ async def change_query(
     stay. What a query looks for is not changed: make another one.
     """
     await _check_webhook(collection, request.webhook)
-    known: str | None = None
-
-    def change(before: StandingQuery) -> StandingQuery:
-        nonlocal known
-        known = None if before.webhook is None else before.webhook.secret
-        return request.apply(before)
-
-    changed = await change_standing_query(collection, query_id, change)
+    before, changed = await change_standing_query(collection, query_id, request.apply)
+    known = before.webhook and before.webhook.secret
     if changed.webhook is None or changed.webhook.secret == known:
         return changed
     return Response(_with_secret(changed), media_type=JSON)

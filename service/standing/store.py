@@ -233,12 +233,15 @@ class StandingStore:
 
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-    ) -> StandingQuery:
+    ) -> tuple[StandingQuery, StandingQuery]:
         """Change the bounds, the webhook or the pause of a query, durably.
 
         What is being compared with it meanwhile is compared again. A webhook where there was none
         gets what is found from now on; another one goes on where the former one was.
         What `change` raises leaves the query as it is.
+
+        Returns:
+            The query as it was, and as it is.
         """
         with self._state.writing() as connection:
             before = _find(connection, query_id)
@@ -256,7 +259,7 @@ class StandingStore:
                 revision=before.revision + 1,
                 **_webhook_columns(webhook),
             )
-            return _find(connection, query_id)
+            return before, _find(connection, query_id)
 
     def remove(self, query_id: str) -> None:
         """Remove a query and its events, or raise StandingQueryNotFoundError."""
