@@ -6,13 +6,8 @@ from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
 from service.body import choose_media_type
+from service.compare import schemas
 from service.compare.logic import Explanation, compare
-from service.compare.schemas import (
-    CompareRequest,
-    CompareResponse,
-    comparison_json,
-    differences_json,
-)
 from service.deps import CollectionDep
 from service.encode import EncodedText
 from service.gate import declare
@@ -46,12 +41,12 @@ GOOD = {
 @router.post(
     "/compare",
     summary="Say how two documents match, and where",
-    response_model=CompareResponse,
+    response_model=schemas.CompareResponse,
     responses=ENCODE({200: GOOD}, "document-not-found", "not-acceptable"),
 )
 @declare(scope="read")
 async def post_compare(
-    request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[schemas.CompareRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> dict[str, Any] | HTMLResponse:
@@ -79,8 +74,8 @@ async def post_compare(
     texts = explanation.left, explanation.right
     found = explanation.comparison.differences
     return {
-        **comparison_json(explanation),
-        "differences": found and differences_json(found, *(text.text for text in texts)),
+        **schemas.comparison_json(explanation),
+        "differences": found and schemas.differences_json(found, *(text.text for text in texts)),
         "left": _read(explanation.left),
         "right": _read(explanation.right),
         "timings": milliseconds(seconds),

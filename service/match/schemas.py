@@ -10,17 +10,8 @@ from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
+from index.search import records
 from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
-from index.search.records import (
-    DEFAULT_ALIGNMENT,
-    DEFAULT_MODE,
-    MAX_ALIGNED,
-    AlignmentOptions,
-    Bounds,
-    Hit,
-    Mode,
-    SearchOptions,
-)
 from service.compare.logic import Explanation
 from service.compare.schemas import ComparisonBody, comparison_json
 from service.encode import Query
@@ -68,8 +59,8 @@ class ExplainBody(BodyModel):
 class AlignBody(BodyModel):
     """Aligning: the sentence blocks of the best candidates are matched with those of the query."""
 
-    candidates: Annotated[int, Field(ge=1, le=MAX_ALIGNED)] = Field(
-        default=DEFAULT_ALIGNMENT.candidates, description="How many of them."
+    candidates: Annotated[int, Field(ge=1, le=records.MAX_ALIGNED)] = Field(
+        default=records.DEFAULT_ALIGNMENT.candidates, description="How many of them."
     )
     budget_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
         "Milliseconds that it may take for each query; `alignment_budget_ms` of the settings when "
@@ -77,11 +68,11 @@ class AlignBody(BodyModel):
         "`alignment.aligned` is false."
     )
 
-    def to_options(self, settings: Settings) -> AlignmentOptions:
+    def to_options(self, settings: Settings) -> records.AlignmentOptions:
         """Return the options of the alignment; the budget of the settings is the default."""
         given = self.budget_ms
         milliseconds = settings.alignment_budget_ms if given is None else given
-        return AlignmentOptions(self.candidates, milliseconds / 1000)
+        return records.AlignmentOptions(self.candidates, milliseconds / 1000)
 
 
 Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
@@ -140,7 +131,7 @@ class MatchOptions:
         strict: refuse a text that is too long rather than leave a part of it out.
     """
 
-    search: SearchOptions
+    search: records.SearchOptions
     rerank: RerankBody | None = None
     explain: ExplainBody | None = None
     strict: bool = False
@@ -172,8 +163,8 @@ class MatchRequest(QueryBody):
         "Matches to give for each query; at most `max_top_k`, "
         "`default_top_k` when not given (see /version)."
     )
-    mode: Mode = Field(
-        default=DEFAULT_MODE,
+    mode: records.Mode = Field(
+        default=records.DEFAULT_MODE,
         description="By what documents are found and ranked: document vectors, words, or both.",
     )
     filter: FilterField | None = optional(
@@ -226,9 +217,9 @@ class MatchRequest(QueryBody):
 
     def to_options(self, settings: Settings) -> MatchOptions:
         """Return the options of each query."""
-        bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+        bounds = records.Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
-            search=SearchOptions(
+            search=records.SearchOptions(
                 top_k=self.top_k or DEFAULT_TOP_K,
                 mode=self.mode,
                 bounds=bounds,
@@ -261,7 +252,7 @@ def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
 NO_MAP_OF_RERANKER = "the reranker has no calibration of such scores"
 OF_EXAMPLES = "scores of several examples together have none"
 
-_HIT_FIELDS = tuple(field.name for field in fields(Hit))
+_HIT_FIELDS = tuple(field.name for field in fields(records.Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
 
@@ -356,7 +347,7 @@ class MatchResponse(Answer):
 
     matches: list[MatchBody]
     receipt: QueryReceiptBody
-    scored_as: Mode = Field(
+    scored_as: records.Mode = Field(
         description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
         "has no indexed word, or while the lexical index is being made after a start."
     )
@@ -419,7 +410,7 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
     }
 
 
-def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
+def _match(hit: records.Hit, explanation: Explanation | None) -> dict[str, Any]:
     body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
     body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
     body["explanation"] = None if explanation is None else comparison_json(explanation)

@@ -12,15 +12,8 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.openapi import ENCODE, WRITE, Router
 from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.standing import schemas
 from service.standing.logic import change_standing_query, create_standing_query
-from service.standing.schemas import (
-    EventsResponse,
-    StandingQueriesResponse,
-    StandingQueryChange,
-    StandingQueryRequest,
-    WebhookChange,
-    WebhookRequest,
-)
 from service.standing.store import StandingQuery
 from service.standing.targets import AllowedTargets, parse_target
 from service.state import StoredResponse
@@ -74,7 +67,7 @@ QueryId = Annotated[
     ),
 )
 async def post_standing_query(
-    request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[schemas.StandingQueryRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
     collection: CollectionDep,
     idempotency_key: IdempotencyKey = None,
@@ -107,7 +100,7 @@ def _with_secret(query: StandingQuery) -> bytes:
 
 
 async def _check_webhook(
-    collection: Collection, webhook: WebhookRequest | WebhookChange | None
+    collection: Collection, webhook: schemas.WebhookRequest | schemas.WebhookChange | None
 ) -> None:
     """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
     if webhook is None or webhook.url is None:
@@ -126,10 +119,10 @@ async def _check_webhook(
 )
 async def get_standing_queries(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
-) -> StandingQueriesResponse:
+) -> schemas.StandingQueriesResponse:
     """Return the standing queries in the order in which they were made, without their texts."""
     found = await run_in(collection.jobs.threads, collection.standing.store.listed, cursor, limit)
-    return StandingQueriesResponse(
+    return schemas.StandingQueriesResponse(
         queries=found,
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
     )
@@ -151,7 +144,7 @@ After = Annotated[
 @router.get("/events", summary="Get the events of all standing queries", responses=EVENTS)
 async def get_all_events(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, after: After = 0
-) -> EventsResponse:
+) -> schemas.EventsResponse:
     """Return a page of the events of all standing queries.
 
     The last events of each query are kept, `max_standing_events` of them.
@@ -165,7 +158,7 @@ async def get_events(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     after: After = 0,
-) -> EventsResponse:
+) -> schemas.EventsResponse:
     """Return a page of the events of a standing query.
 
     Each is a version of a document that was stored after the query was made and matches it.
@@ -175,10 +168,10 @@ async def get_events(
 
 async def _events(
     collection: Collection, query_id: str | None, after: int, limit: int
-) -> EventsResponse:
+) -> schemas.EventsResponse:
     store = collection.standing.store
     found = await run_in(collection.jobs.threads, store.events_after, after, limit, query_id)
-    return EventsResponse(events=found, last=found[-1].number if found else after)
+    return schemas.EventsResponse(events=found, last=found[-1].number if found else after)
 
 
 @router.get(
@@ -201,7 +194,7 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
 )
 async def change_query(
     query_id: QueryId,
-    request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
+    request: Annotated[schemas.StandingQueryChange, Body(openapi_examples=CHANGES)],
     collection: CollectionDep,
 ) -> StandingQuery | Response:
     """Change the bounds or the webhook, or pause it; what is not given stays as it is.

@@ -24,13 +24,8 @@ import httpcore2
 
 from service.errors import StandingQueryNotFoundError, describe
 from service.metrics import CollectionMetrics
+from service.standing import targets
 from service.standing.store import Event, StandingQuery, StandingStore, Webhook, new_webhook
-from service.standing.targets import (
-    AllowedTargets,
-    CheckedBackend,
-    TargetRefusedError,
-    parse_target,
-)
 
 WHSEC = "whsec_"
 _SECRET_BYTES = 32
@@ -120,7 +115,7 @@ class Webhooks:
         self.attempts = ATTEMPTS
         self._store = store
         self._metrics = metrics
-        self._allowed = AllowedTargets(hosts)
+        self._allowed = targets.AllowedTargets(hosts)
         self._tls: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -247,7 +242,7 @@ class Webhooks:
         """
         sent = {"type": EVENT_TYPE, "timestamp": event.created, "data": event.model_dump()}
         body = json.dumps(sent, ensure_ascii=False).encode()
-        target = parse_target(webhook.url)
+        target = targets.parse_target(webhook.url)
         headers = {
             "Host": target.origin.partition("://")[2],
             "Content-Type": "application/json",
@@ -256,7 +251,7 @@ class Webhooks:
             "Connection": "close",
             **signed_headers(webhook.secret, f"{query_id}-{event.number}", body, time.time()),
         }
-        backend = CheckedBackend(target, self._allowed)
+        backend = targets.CheckedBackend(target, self._allowed)
         try:
             # A pool for each message: a connection is checked when it is made, and used once.
             async with (
@@ -267,7 +262,7 @@ class Webhooks:
                 ) as response,
             ):
                 status = int(response.status)
-        except (TargetRefusedError, OSError, *_NO_ANSWER) as error:
+        except (targets.TargetRefusedError, OSError, *_NO_ANSWER) as error:
             raise _FailedError(_reason(error)) from error
         if not 200 <= status < 300:
             redirected = " (redirects are not followed)" if status in _REDIRECTS else ""
@@ -279,7 +274,7 @@ def _reason(error: Exception) -> str:
     match error:
         case ssl.SSLError() | httpcore2.ConnectError(__context__=ssl.SSLError()):
             return "its certificate is not valid"
-        case TargetRefusedError():
+        case targets.TargetRefusedError():
             return str(error)
         case TimeoutError():
             return "there was no answer in time"

@@ -18,13 +18,7 @@ from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
 from index.sqlite.connections import storage_error
-from service.errors import (
-    BodyTooLargeError,
-    CompressionRatioError,
-    FieldError,
-    InvalidInputError,
-    MalformedBodyError,
-)
+from service import errors
 from service.limits import check_disk
 from service.uploads.store import MAX_LISTED_ERRORS, LineError, Step, Upload
 
@@ -181,13 +175,13 @@ class UploadFile:
         """
         self._received += len(chunk)
         if self._received > self._max_bytes:
-            raise BodyTooLargeError(limit=self._max_bytes)
+            raise errors.BodyTooLargeError(limit=self._max_bytes)
         for part in self._gunzip.feed(chunk) if self._gunzip else (chunk,):
             self._bytes += len(part)
             if self._bytes > self._max_bytes:
-                raise BodyTooLargeError(limit=self._max_bytes)
+                raise errors.BodyTooLargeError(limit=self._max_bytes)
             if self._bytes > max(_FREE_BYTES, MAX_RATIO * self._received):
-                raise CompressionRatioError(limit=MAX_RATIO)
+                raise errors.CompressionRatioError(limit=MAX_RATIO)
             check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
             self._count_lines(part)
@@ -204,7 +198,7 @@ class UploadFile:
             self._gunzip.check_end()
         lines = self._lines + self._line_is_filled
         if not lines:
-            raise InvalidInputError([FieldError("#", "has no line")])
+            raise errors.InvalidInputError([errors.FieldError("#", "has no line")])
         with _storing(self._path):
             self._file.close()
             replace_durably(self._partial, self._path)
@@ -250,20 +244,20 @@ class _Gunzip:
                     yield self._member.decompress(data, _READ_BYTES)
                     data = self._member.unconsumed_tail or self._member.unused_data
         except zlib.error as error:
-            raise MalformedBodyError("the body is not gzip, or is damaged") from error
+            raise errors.MalformedBodyError("the body is not gzip, or is damaged") from error
 
     def _begin_member(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
         self._members += 1
         if self._members > _FREE_MEMBERS + self._received // _MEMBER_BYTES:
-            raise MalformedBodyError(
+            raise errors.MalformedBodyError(
                 f"the gzip body has more than {_FREE_MEMBERS} members, and more than one for each "
                 f"{_MEMBER_BYTES} bytes: compress it as one"
             )
 
     def check_end(self) -> None:
         if self._received and not self._member.eof:
-            raise MalformedBodyError("the gzip body is truncated")
+            raise errors.MalformedBodyError("the gzip body is truncated")
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:

@@ -22,16 +22,9 @@ from sqlalchemy import Connection
 from encoder.atomic_files import write_atomically
 from index.document import Document
 from index.errors import StorageError, StoreError
+from service import errors
 from service.documents.logic import index_documents
 from service.engine import Collection
-from service.errors import (
-    EncodingFailedError,
-    InvalidInputError,
-    JobEndedError,
-    OverloadedError,
-    ShuttingDownError,
-    describe,
-)
 from service.limits import check_disk
 from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
@@ -119,12 +112,12 @@ class Jobs:
             ShuttingDownError: after `stop`.
         """
         if self.stopping:
-            raise ShuttingDownError
+            raise errors.ShuttingDownError
         clients = [job.client for job in self.store.unfinished()] + self._receiving
         if len(clients) >= files.MAX_UPLOADS:
-            raise OverloadedError(_FULL_SECONDS, "jobs")
+            raise errors.OverloadedError(_FULL_SECONDS, "jobs")
         if clients.count(client) >= files.MAX_UPLOADS_OF_CLIENT:
-            raise OverloadedError(_FULL_SECONDS, "client_jobs")
+            raise errors.OverloadedError(_FULL_SECONDS, "client_jobs")
         check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
         self._receiving.append(client)
         try:
@@ -163,7 +156,7 @@ class Jobs:
 
     def end(self, job: Job, state: JobEnd, detail: str | None = None) -> None:
         """Record how a job ended; do nothing if it had ended before."""
-        with suppress(JobEndedError):
+        with suppress(errors.JobEndedError):
             self._end(job.id, state, detail)
 
     def _end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
@@ -216,7 +209,7 @@ class Jobs:
             self._run(job)
         except Exception as error:
             if not self.stopping:
-                reason = describe(error)
+                reason = errors.describe(error)
                 _LOG.error("job %s is paused: %s", job.id, reason)
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
                 self._worker.stopping.wait(_RETRY_SECONDS)
@@ -331,13 +324,13 @@ async def _index(collection: Collection, batch: files.Batch, documents: Sequence
         indexed = await index_documents(
             collection, [document for _, document in documents], background=True
         )
-    except InvalidInputError as error:
+    except errors.InvalidInputError as error:
         invalid = _line_errors(documents, error)
         lines = {error.line for error in invalid}
         batch.failed += len(invalid)
         batch.errors += invalid
         await _index(collection, batch, [item for item in documents if item[0] not in lines])
-    except EncodingFailedError:
+    except errors.EncodingFailedError:
         if len(documents) == 1:
             batch.failed += 1
             batch.errors.append(LineError(documents[0][0], "#/text", "could not be encoded"))
@@ -351,7 +344,7 @@ async def _index(collection: Collection, batch: files.Batch, documents: Sequence
             batch.truncated += stored.receipt.tokens_read < stored.receipt.tokens
 
 
-def _line_errors(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:
+def _line_errors(documents: Sequence[Numbered], error: errors.InvalidInputError) -> list[LineError]:
     """Translate pointers into the documents of a call to lines and pointers into them."""
     found = {}
     for item in error.errors:
