@@ -26,10 +26,8 @@ from tests.kit.service_fixtures import Client
 from tests.kit.waiting import wait_until
 
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")
-INTEREST = Interest(
-    document="a", title="\0", mode="semantic", filter=None,
-    min_score=0.0, min_probability=None, max_false_positive_rate=None,
-)  # fmt: skip
+BOUNDS = {"min_score": 0.0, "min_probability": None, "max_false_positive_rate": None}
+INTEREST = Interest(document="a", title="\0", mode="semantic", filter=None, **BOUNDS)
 Reopen = Callable[[], State]
 
 
@@ -254,19 +252,16 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     found = [Hit(str(number), 0.5, "", {}, 0.5, 0.5, probability=0.5) for number in range(2)]
     store.advance([Scan(query, 1, found, "semantic") for query in made])
     late, query = (store.find(query.id) for query in made)
-    assert store.record(
-        late, webhook.model_copy(update={"attempts": 1, "retry_at": 60.0, "failure": "no answer"})
-    )
+    retried = {"attempts": 1, "retry_at": 60.0, "failure": "no answer"}
+    assert store.record(late, webhook.model_copy(update=retried))
     assert [item.id for item in store.undelivered()] == [query.id, late.id]  # those due first
     first, last = (event.number for event in store.events_after(0, 10, query.id))
     assert store.record(query, webhook.model_copy(update={"delivered": last}))
     assert store.record(query, webhook.model_copy(update={"delivered": first}))
     assert store.find(query.id).webhook == webhook.model_copy(update={"delivered": last})
     assert [item.id for item in store.undelivered()] == [late.id]
-    failed = webhook.model_copy(
-        update={"attempts": 2, "retry_at": 60.0, "failed": True, "failure": "gone"}
-    )
-    store.record(late, failed)
+    failed = {"attempts": 2, "retry_at": 60.0, "failed": True, "failure": "gone"}
+    store.record(late, webhook.model_copy(update=failed))
     assert store.undelivered() == []
     assert store.count() == {"all": 2, "waiting": 0, "failed": 1, "paused": 0}
     store.resume(late.id)

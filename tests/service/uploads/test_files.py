@@ -1,7 +1,6 @@
 """Uploads: written whole or not at all, and read in the same batches from any position."""
 
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -56,8 +55,7 @@ def test_what_is_received_is_on_the_disk_and_counted(
         assert list(path.parent.iterdir()) == []
         return
     assert path.read_bytes() == content
-    digest = hashlib.sha256(content).digest()
-    assert upload == Upload(id="id", size=len(content), accepted=lines, digest=digest)
+    assert (upload.id, upload.size, upload.accepted) == ("id", len(content), lines)
     assert uploads.verify_upload(path, upload.digest)
     assert list(path.parent.iterdir()) == [path]
 
