@@ -7,7 +7,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import fastapi
 from pydantic import (
@@ -127,11 +127,12 @@ class BodyModel(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    null_is_absent: ClassVar[bool] = True
 
     @model_validator(mode="before")
     @classmethod
     def _as_in_json(cls, given: object) -> object:
-        if not isinstance(given, dict):
+        if not isinstance(given, dict) or not cls.null_is_absent:
             return given
         return {
             name: int(value) if isinstance(value, float) and value.is_integer() else value

@@ -166,6 +166,17 @@ events = _table(
     sa.Index("events_by_query", "query", "number"),
 )
 
+
+def keep_newest(
+    connection: Connection, order: sa.Column[Any], number: int, *where: sa.ColumnElement[bool]
+) -> None:
+    """Delete the rows of a table but the last ones of an order; others than `where` stay."""
+    newest = select(order).where(*where).order_by(order.desc())
+    first_beyond = connection.scalar(newest.limit(1).offset(number))
+    if first_beyond is not None:
+        connection.execute(delete(order.table).where(*where, order <= first_beyond))
+
+
 _BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
 _KIND = 0x4C4D5354
 
@@ -294,10 +305,8 @@ def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | No
         return
     try:
         state = open_state(data, database, read_only=read_only)
-    except StorageError:
-        raise
-    except StoreError:
-        if database is None:
+    except StoreError as error:
+        if database is None or isinstance(error, StorageError):
             raise
         yield None
         return
@@ -383,10 +392,7 @@ class IdempotencyStore:
         row["body"] = zlib.compress(response.body)
         connection.execute(insert(responses).values(row))
         connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
-        newest = select(age).order_by(age.desc())
-        first_beyond = connection.scalar(newest.limit(1).offset(MAX_KEYS))
-        if first_beyond is not None:
-            connection.execute(delete(responses).where(age <= first_beyond))
+        keep_newest(connection, age, MAX_KEYS)
 
     def _seconds(self) -> float:
         """Return how long this collection has been served, in all."""

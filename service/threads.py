@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import gc
+import logging
 import os
 import sys
 import threading
@@ -14,16 +15,19 @@ from typing import ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from service.errors import ShuttingDownError
+from service.errors import ShuttingDownError, describe
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_RETRY_SECONDS = 1.0
 _NICE = 10  # above the niceness of the process
 _SWITCH_SECONDS = 0.0005
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 _THRESHOLD_BYTES = 4 * 2**20
 _KEPT_BYTES = 16 * 2**20
+
+_LOG = logging.getLogger(__name__)
 
 
 async def run_in(
@@ -55,6 +59,63 @@ def lower_priority() -> None:
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+
+
+class Worker:
+    """A thread of low priority that works while there is something to do, and when it is woken.
+
+    A failure is logged once, however often it comes again, and the work is tried again.
+
+    Attributes:
+        woken: set it when there may be something to do.
+        stopping: set when the work is to end.
+        thread: None before `start`.
+    """
+
+    def __init__(self, name: str, work: Callable[[], bool], idle_seconds: float) -> None:
+        """Take what is done, in the plural; a part of it, which returns whether there may be more;
+        and the seconds after which it is tried, if nobody wakes the thread.
+        """
+        self._name, self._work, self._idle_seconds = name, work, idle_seconds
+        self.woken = threading.Event()
+        self.stopping = threading.Event()
+        self.thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def start(self) -> None:
+        """Start the thread, unless there is one or it is to stop."""
+        with self._starting:
+            if self.thread is None and not self.stopping.is_set():
+                self.thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self.thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to stop, without waiting for it."""
+        self.stopping.set()
+        self.woken.set()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread; closing twice does nothing."""
+        self.stop()
+        with self._starting:
+            thread = self.thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        lower_priority()
+        said = ""
+        while not self.stopping.is_set():
+            self.woken.clear()  # what comes after this wakes it again
+            try:
+                more, said = self._work(), ""
+            except Exception as error:
+                if said != (said := describe(error)):
+                    _LOG.error("%s are paused: %s", self._name, said)
+                self.stopping.wait(_RETRY_SECONDS)
+                continue
+            if not more:
+                self.woken.wait(self._idle_seconds)
 
 
 def limit_numpy_threads() -> None:

@@ -31,7 +31,7 @@ from service.cli.checks import check_output_file
 from service.cli.opening import check_data_directory, check_document, has_documents, load, opened
 from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
-from service.compare.schemas import comparison_body, differences_body
+from service.compare.schemas import comparison_json, differences_json
 from service.encode import EncodedText, add_stored_blocks, find_stored, to_comparable
 from service.errors import DocumentNotFoundError
 from service.web.report import render_report
@@ -75,10 +75,9 @@ def compare(
         names = [Path(name.removeprefix(STORED)).name for name in (left, right)]
         _write_page(html, found, (ours, theirs), names)
     if as_json:
-        body = comparison_body(Explanation(found, 0, ours, theirs)).model_dump()
+        body = comparison_json(Explanation(found, 0, ours, theirs))
         if differences and found.differences is not None:
-            lacking = differences_body(found.differences, ours.text, theirs.text)
-            body["differences"] = lacking.model_dump()
+            body["differences"] = differences_json(found.differences, ours.text, theirs.text)
         print_json({**body, "calibration": calibration})
     else:
         _print(found, ours.text)

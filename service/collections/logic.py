@@ -18,15 +18,9 @@ from index.directory.collections import (
     delete_remains,
     make_collection,
 )
-from index.directory.collections import (
-    remove_collection as remove_folder,
-)
+from index.directory.collections import remove_collection as remove_folder
 from index.directory.data_directory import open_data_directory, remember_encoder, with_share_of
-from index.errors import (
-    DataDirectoryInUseError,
-    IndexingError,
-    StoreError,
-)
+from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
@@ -135,13 +129,9 @@ def open_collections(engine: Engine) -> None:
         SettingsError: there are more than the settings allow.
     """
     settings = engine.settings
-    failure: EncoderError | IndexingError | None = None
-    try:
-        engine.collections.put(open_collection(engine, DEFAULT, settings.data))
-    except DataDirectoryInUseError:
-        raise
-    except (EncoderError, IndexingError) as error:
-        failure = error
+    failure = _open(engine, DEFAULT)
+    if isinstance(failure, DataDirectoryInUseError):
+        raise failure
     try:
         delete_remains(settings.data)
     except StoreError as error:  # they only take room
@@ -153,10 +143,8 @@ def open_collections(engine: Engine) -> None:
         )
     for name in names:
         _open(engine, name)
-    if failure is not None:
-        if not engine.collections.opened():
-            raise failure
-        _put_unopened(engine, DEFAULT, failure)
+    if failure is not None and not engine.collections.opened():
+        raise failure
 
 
 def stop_collections(engine: Engine) -> None:
@@ -226,7 +214,8 @@ def remove_collection(engine: Engine, name: str) -> None:
     engine.metrics.forget(name)
 
 
-def _open(engine: Engine, name: str) -> None:
+def _open(engine: Engine, name: str) -> EncoderError | IndexingError | None:
+    """Open a collection; return why it cannot be used."""
     path = collection_path(engine.settings.data, name)
     try:
         if engine.settings.database is not None:  # which holds the store
@@ -236,6 +225,8 @@ def _open(engine: Engine, name: str) -> None:
         engine.collections.put(open_collection(engine, name, path))
     except (EncoderError, IndexingError) as error:
         _put_unopened(engine, name, error)
+        return error
+    return None
 
 
 def _stored_names(engine: Engine) -> list[str]:

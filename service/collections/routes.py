@@ -1,6 +1,6 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
@@ -47,35 +47,19 @@ class CollectionsResponse(BaseModel):
     collections: list[CollectionBody]
 
 
-def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
-    """Return the body of a collection in a list."""
+def _described(member: Collection | UnopenedCollection) -> dict[str, Any]:
+    known: dict[str, Any] = dict.fromkeys(CollectionResponse.model_fields)
     if isinstance(member, UnopenedCollection):
-        return CollectionBody(
-            name=member.name,
-            state="unavailable",
-            detail=member.reason,
-            **dict.fromkeys(("documents", "generation", "sequence")),
-        )
-    return CollectionBody(
-        name=member.name,
-        state="open",
-        detail=None,
-        documents=member.data.documents,
-        generation=member.data.engine.generation,
-        sequence=member.data.engine.position,
-    )
-
-
-def collection_response(member: Collection | UnopenedCollection) -> CollectionResponse:
-    """Return the body of a collection."""
-    known = collection_body(member).model_dump()
-    if isinstance(member, UnopenedCollection):
-        return CollectionResponse(**known, reading_share=None, calibration=None)
-    return CollectionResponse(
-        **known,
-        reading_share=member.checkpoint.reading_share,
-        calibration=calibration_body(member.calibrator),
-    )
+        return known | {"name": member.name, "state": "unavailable", "detail": member.reason}
+    return known | {
+        "name": member.name,
+        "state": "open",
+        "documents": member.data.documents,
+        "generation": member.data.engine.generation,
+        "sequence": member.data.engine.position,
+        "reading_share": member.checkpoint.reading_share,
+        "calibration": calibration_body(member.calibrator),
+    }
 
 
 # As operations they do not count in the failure ratios.
@@ -92,7 +76,11 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
     bound = bound_to(request.scope)
     members = engine.collections.members()
     return CollectionsResponse(
-        collections=[collection_body(member) for member in members if bound in (None, member.name)]
+        collections=[
+            CollectionBody(**_described(member))
+            for member in members
+            if bound in (None, member.name)
+        ]
     )
 
 
@@ -157,5 +145,5 @@ def _choose(request: Request, name: str) -> None:
 def _state(engine: Engine, name: str) -> CollectionResponse:
     for member in engine.collections.members():
         if member.name == name:
-            return collection_response(member)
+            return CollectionResponse(**_described(member))
     raise CollectionNotFoundError(name)

@@ -24,17 +24,6 @@ from service.threads import run_in
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainOptions:
-    """Explain the first `matches` matches of each query.
-
-    By at most `passages` passages each, and as many pairs of aligned blocks.
-    """
-
-    matches: int = 10
-    passages: int = 20
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """A comparison and the two texts that its offsets refer to.
 
@@ -138,20 +127,19 @@ async def compare(
 
 
 async def explain(
-    collection: Collection, query: EncodedText, document_ids: Sequence[str], options: ExplainOptions
+    collection: Collection, query: EncodedText, document_ids: Sequence[str], passages: int
 ) -> dict[str, Explanation]:
-    """Compare a query with its first matches; those deleted since are absent.
+    """Compare a query with matches, by so many passages each; those deleted since are absent.
 
     Only documents that were stored without block vectors are encoded.
 
     Returns:
         Explanations by document id.
     """
-    first = document_ids[: options.matches]
     readers = collection.engine.readers
-    found = await run_in(readers, find_stored, collection.data, first)
+    found = await run_in(readers, find_stored, collection.data, document_ids)
     texts = await add_blocks(collection, [query, *found.values()])
-    explanations = await run_in(readers, _explain, collection, texts, options.passages)
+    explanations = await run_in(readers, _explain, collection, texts, passages)
     return dict(zip(found, explanations, strict=True))
 
 

@@ -1,17 +1,18 @@
 """POST /compare."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
 from service.body import choose_media_type
+from service.compare import schemas
 from service.compare.logic import Explanation, compare
-from service.compare.schemas import CompareRequest, CompareResponse, compare_response
 from service.deps import CollectionDep
 from service.encode import EncodedText
 from service.gate import declare
 from service.openapi import ENCODE, Router
+from service.schemas import milliseconds
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
@@ -40,15 +41,15 @@ GOOD = {
 @router.post(
     "/compare",
     summary="Say how two documents match, and where",
-    response_model=CompareResponse,
+    response_model=schemas.CompareResponse,
     responses=ENCODE({200: GOOD}, "document-not-found", "not-acceptable"),
 )
 @declare(scope="read")
 async def post_compare(
-    request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[schemas.CompareRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
-) -> CompareResponse | HTMLResponse:
+) -> dict[str, Any] | HTMLResponse:
     """Compare two texts, or stored documents, which are not encoded again.
 
     The answer holds the scores that a search in hybrid mode gives the pair, the kind of relation
@@ -70,8 +71,21 @@ async def post_compare(
     if kind == HTML:
         page = await run_in(collection.engine.readers, _page, explanation)
         return HTMLResponse(page, headers=page_headers())
-    checkpoint, calibration = collection.checkpoint.name, collection.calibrator.version
-    return compare_response(explanation, seconds, checkpoint, calibration)
+    texts = explanation.left, explanation.right
+    found = explanation.comparison.differences
+    return {
+        **schemas.comparison_json(explanation),
+        "differences": found and schemas.differences_json(found, *(text.text for text in texts)),
+        "left": _read(explanation.left),
+        "right": _read(explanation.right),
+        "timings": milliseconds(seconds),
+        "checkpoint": collection.checkpoint.name,
+        "calibration": collection.calibrator.version,
+    }
+
+
+def _read(text: EncodedText) -> dict[str, Any]:
+    return {"id": text.document_id, "title": text.title, "receipt": text.receipt}
 
 
 def _page(explanation: Explanation) -> str:

@@ -1,29 +1,16 @@
 """Question and answer of POST /compare."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from encoder.comparison import result
 from encoder.comparison.alignment import MAX_PASSAGES
-from encoder.comparison.result import (
-    AlignedBlockPair,
-    AlignedPassage,
-    AttendedBlockPair,
-    Difference,
-    DifferenceKind,
-    Differences,
-    PassageKind,
-    Relation,
-    Section,
-    SectionScoresFrom,
-    Span,
-)
 from index.search.records import Mode
 from service.compare.logic import Explanation
-from service.encode import EncodedText, Query
-from service.metrics import Stage
+from service.encode import Query
 from service.schemas import (
     STAGE_TIMES,
     BodyModel,
@@ -33,10 +20,8 @@ from service.schemas import (
     ReceiptBody,
     Strict,
     Title,
-    milliseconds,
     nullable,
     optional,
-    receipt_body,
 )
 
 
@@ -59,7 +44,7 @@ class PassageBody(PairBody):
     """A passage of the left text and the passage of the right text that matches it."""
 
     score: float = Field(description="Cosine of the mean block vectors of the two sides.")
-    kind: PassageKind = Field(
+    kind: result.PassageKind = Field(
         description="`verbatim`: the same words; `paraphrase`: the same said in other words; "
         "`similar`: of the same matter, and not counted as covered."
     )
@@ -91,7 +76,7 @@ class AttendedPairBody(PairBody):
 class DifferenceBody(PlaceBody):
     """A sentence block of one text that the other does not have."""
 
-    kind: DifferenceKind = Field(
+    kind: result.DifferenceKind = Field(
         description="`missing`: most of its words are in no passage that the texts share; "
         "`changed`: the other text has it with other words."
     )
@@ -110,9 +95,6 @@ class DifferencesBody(BaseModel):
 
     left: list[DifferenceBody] = Field(description="What the left text has and the right lacks.")
     right: list[DifferenceBody] = Field(description="What the right text has and the left lacks.")
-
-
-Pair = TypeVar("Pair", bound=PairBody)
 
 
 class SectionBody(BaseModel):
@@ -150,7 +132,7 @@ class ComparisonBody(BaseModel):
         "Whether the score rises above the level of chance; null if that was not measured."
     )
     no_probability: str | None = nullable("Why there is no probability; null where there is.")
-    relation: Relation
+    relation: result.Relation
     evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")
     left_coverage: float = Field(
         description="Share of the left text, by the characters of its words, in verbatim and "
@@ -168,7 +150,7 @@ class ComparisonBody(BaseModel):
     section_scores: list[list[float]] = Field(
         description="Cosine of each left section, a row, and each right section, a column."
     )
-    section_scores_from: SectionScoresFrom = Field(
+    section_scores_from: result.SectionScoresFrom = Field(
         description="The vectors that `section_scores` compare. `section vectors`: what the model "
         "projects each section to, as it was trained (CoLDE). `block vectors`: means of the "
         "vectors of sentence blocks."
@@ -180,69 +162,65 @@ class ComparisonBody(BaseModel):
     )
 
 
-def comparison_body(explanation: Explanation) -> ComparisonBody:
-    """Shape a comparison, with the text of its passages and blocks."""
+def comparison_json(explanation: Explanation) -> dict[str, Any]:
+    """Return a comparison as a `ComparisonBody`, with the text of its passages and blocks."""
     comparison = explanation.comparison
     aligned, attended = comparison.block_alignment, comparison.attended_blocks
     texts = (explanation.left.text, explanation.right.text)
-    return ComparisonBody(
+    return {
         **asdict(comparison.pair),
-        relation=comparison.relation,
-        evidence=list(comparison.evidence),
-        left_coverage=comparison.left_coverage,
-        right_coverage=comparison.right_coverage,
-        passages=[_pair(PassageBody, passage, texts) for passage in comparison.passages],
-        passages_left_out=explanation.passages_left_out,
-        aligned_blocks=None
-        if aligned is None
-        else [_pair(BlockPairBody, pair, texts) for pair in aligned.pairs],
-        left_sections=[_section(section) for section in comparison.left_sections],
-        right_sections=[_section(section) for section in comparison.right_sections],
-        section_scores=[
+        "relation": comparison.relation,
+        "evidence": comparison.evidence,
+        "left_coverage": comparison.left_coverage,
+        "right_coverage": comparison.right_coverage,
+        "passages": _pairs(comparison.passages, texts),
+        "passages_left_out": explanation.passages_left_out,
+        "aligned_blocks": None if aligned is None else _pairs(aligned.pairs, texts),
+        "left_sections": [_section(section) for section in comparison.left_sections],
+        "right_sections": [_section(section) for section in comparison.right_sections],
+        "section_scores": [
             [round(score, 4) for score in row] for row in comparison.section_scores.tolist()
         ],
-        section_scores_from=comparison.section_scores_from,
-        attended_blocks=None
-        if attended is None
-        else [_pair(AttendedPairBody, pair, texts) for pair in attended],
-    )
+        "section_scores_from": comparison.section_scores_from,
+        "attended_blocks": None if attended is None else _pairs(attended, texts),
+    }
 
 
-def _pair(
-    body: type[Pair],
-    pair: AlignedPassage | AlignedBlockPair | AttendedBlockPair,
+def _pairs(
+    pairs: Sequence[result.AlignedPassage | result.AlignedBlockPair | result.AttendedBlockPair],
     texts: tuple[str, str],
-) -> Pair:
-    """Shape what two parts of the texts have in common, with these parts."""
-    values = {field.name: getattr(pair, field.name) for field in fields(pair)}
-    values["left"], values["right"] = _place(pair.left, texts[0]), _place(pair.right, texts[1])
-    return body(**values)
+) -> list[dict[str, Any]]:
+    """Return what parts of two texts have in common, with these parts."""
+    return [
+        {**asdict(pair), "left": _place(pair.left, texts[0]), "right": _place(pair.right, texts[1])}
+        for pair in pairs
+    ]
 
 
-def _place(span: Span, text: str) -> PlaceBody:
-    return PlaceBody(start=span.start, end=span.end, text=text[span.start : span.end])
+def _place(span: result.Span, text: str) -> dict[str, Any]:
+    return {**span._asdict(), "text": text[slice(*span)]}
 
 
-def differences_body(found: Differences, left: str, right: str) -> DifferencesBody:
-    """Shape the differences of two texts, with the text of their blocks and words."""
-    return DifferencesBody(
-        left=[_difference(entry, left, right) for entry in found.left],
-        right=[_difference(entry, right, left) for entry in found.right],
-    )
+def _section(section: result.Section) -> dict[str, Any]:
+    return {**section.span._asdict(), "title": section.title}
 
 
-def _difference(found: Difference, text: str, other: str) -> DifferenceBody:
-    return DifferenceBody(
-        **dict(_place(found.span, text)),
-        kind=found.kind,
-        words=[_place(words, text) for words in found.words],
-        nearest=None if found.nearest is None else _place(found.nearest, other),
-        similarity=found.similarity,
-    )
+def differences_json(found: result.Differences, left: str, right: str) -> dict[str, Any]:
+    """Return the differences of two texts, with the text of their blocks and words."""
+    return {
+        "left": [_difference(entry, left, right) for entry in found.left],
+        "right": [_difference(entry, right, left) for entry in found.right],
+    }
 
 
-def _section(section: Section) -> SectionBody:
-    return SectionBody(start=section.span.start, end=section.span.end, title=section.title)
+def _difference(found: result.Difference, text: str, other: str) -> dict[str, Any]:
+    return {
+        **_place(found.span, text),
+        "kind": found.kind,
+        "words": [_place(words, text) for words in found.words],
+        "nearest": None if found.nearest is None else _place(found.nearest, other),
+        "similarity": found.similarity,
+    }
 
 
 DEFAULT_PASSAGES = 100
@@ -299,26 +277,3 @@ class CompareResponse(ComparisonBody):
     calibration: str | None = nullable(
         "Version of the calibration that made the probability; null for none."
     )
-
-
-def compare_response(
-    explanation: Explanation,
-    seconds: Mapping[Stage, float],
-    checkpoint: str,
-    calibration: str | None,
-) -> CompareResponse:
-    """Shape the answer to POST /compare."""
-    found, left, right = explanation.comparison.differences, explanation.left, explanation.right
-    return CompareResponse(
-        **dict(comparison_body(explanation)),
-        differences=None if found is None else differences_body(found, left.text, right.text),
-        left=_read(left),
-        right=_read(right),
-        timings=milliseconds(seconds),
-        checkpoint=checkpoint,
-        calibration=calibration,
-    )
-
-
-def _read(text: EncodedText) -> ReadBody:
-    return ReadBody(id=text.document_id, title=text.title, receipt=receipt_body(text.receipt))

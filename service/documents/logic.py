@@ -4,62 +4,31 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.id_set import IdSet
 from index.near_duplicates.families import Member
 from index.store.change_log import Changes
 from index.store.records import EncodedDocument, Facet, ListedDocument, StoredDocument
+from service.documents.schemas import IndexedBody, IndexResponse
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.match.filter import parse_filter
 from service.metrics import Stage
+from service.schemas import milliseconds, receipt_body
 from service.telemetry import observe_stage
 from service.threads import run_in
 
-MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 _Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 _ORDERED: TypeAdapter[tuple[str, str | _Tokens, str]] = TypeAdapter(tuple[str, str | _Tokens, str])
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Indexed:
-    """One document that was stored.
-
-    Attributes:
-        id: of the document.
-        receipt: how much of it was read.
-        unchanged: the text was stored already; at most title and metadata were replaced.
-    """
-
-    id: str
-    receipt: Receipt
-    unchanged: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedDocuments:
-    """The result of one call.
-
-    Attributes:
-        documents: in the order given.
-        generation: of the index that contains them.
-        seconds: time of each stage, summed over the documents.
-    """
-
-    documents: tuple[Indexed, ...]
-    generation: int
-    seconds: Mapping[Stage, float]
 
 
 async def index_documents(
@@ -68,7 +37,7 @@ async def index_documents(
     *,
     strict: bool = False,
     background: bool = False,
-) -> IndexedDocuments:
+) -> IndexResponse:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
     All are encoded before the first is stored, and all are stored in one transaction: if one is
@@ -96,13 +65,21 @@ async def index_documents(
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
     storing = await run_in(collection.writer, _put, collection, ordered)
-    return IndexedDocuments(
-        documents=tuple(
-            Indexed(entry.document.id, entry.receipt, entry.document.id in known)
+    return IndexResponse(
+        indexed=len(ordered),
+        documents=[
+            IndexedBody(
+                id=entry.document.id,
+                receipt=receipt_body(entry.receipt),
+                unchanged=entry.document.id in known,
+            )
             for entry in ordered
+        ],
+        timings=milliseconds(
+            _sum_stages([read.seconds for read in encoded] + [{"store": storing}])
         ),
+        checkpoint=collection.checkpoint.name,
         generation=collection.data.engine.generation,
-        seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
     )
 
 
@@ -161,13 +138,9 @@ def count_facets(collection: Collection, where: str | None) -> list[Facet]:
 
 
 def _check(documents: Sequence[Document]) -> None:
-    seen: set[str] = set()
-    twice: list[FieldError] = []
-    for number, document in enumerate(documents):
-        if document.id in seen:
-            twice.append(FieldError(f"#/documents/{number}/id", "is given twice"))
-        seen.add(document.id)
-    if twice:
+    ids = [document.id for document in documents]
+    repeated = (number for number, name in enumerate(ids) if name in ids[:number])
+    if twice := [FieldError(f"#/documents/{number}/id", "is given twice") for number in repeated]:
         raise InvalidInputError(twice)
 
 
@@ -221,7 +194,7 @@ def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
 
 
-async def find_family(
+def find_family(
     collection: Collection, document_id: str, after: str, limit: int
 ) -> tuple[int | None, Sequence[Member]]:
     """Return the family of a document: its number and up to `limit` documents after an id.
@@ -229,12 +202,8 @@ async def find_family(
     DocumentNotFoundError if the document is not stored.
     """
     store = collection.data.store
-    number, members = await run_in(
-        collection.engine.readers, store.families.page, document_id, after, limit
-    )
-    if number is None and not await run_in(
-        collection.engine.readers, store.content_hashes, [document_id]
-    ):
+    number, members = store.families.page(document_id, after, limit)
+    if number is None and not store.content_hashes([document_id]):
         raise DocumentNotFoundError(document_id)
     return number, members
 

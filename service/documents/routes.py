@@ -10,38 +10,10 @@ from starlette.types import Scope
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
-from service.documents.logic import (
-    count_facets,
-    cursor_in,
-    delete_document,
-    export_documents,
-    export_parts,
-    find_document,
-    find_family,
-    index_documents,
-    list_documents,
-)
-from service.documents.schemas import (
-    DocumentResponse,
-    DocumentsResponse,
-    FacetsResponse,
-    FamilyResponse,
-    IndexedBody,
-    IndexRequest,
-    IndexResponse,
-    ListedBody,
-    MemberBody,
-)
+from service.documents import logic, schemas
 from service.gate import RuledRoute
 from service.openapi import ENCODE, READ, WRITE, Router
-from service.schemas import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    milliseconds,
-    receipt_body,
-    write_cursor,
-)
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, receipt_body, write_cursor
 from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
@@ -100,7 +72,7 @@ StoredId = Annotated[
 @router.get(
     "",
     summary="List the stored documents, or export them",
-    response_model=DocumentsResponse,
+    response_model=schemas.DocumentsResponse,
     responses=READ({200: PAGE}, "not-acceptable"),
 )
 async def get_documents(
@@ -110,22 +82,24 @@ async def get_documents(
     sort: Order = "id",
     where: FilterParameter = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
-) -> DocumentsResponse | StreamingResponse:
+) -> schemas.DocumentsResponse | StreamingResponse:
     """Return the documents in the order of their ids or another: a page, or all as NDJSON.
 
     A document that is stored from the first page to the last is on exactly one of them, whatever
     is written in between. The export is streamed and has no limit; its lines can be indexed again.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = export_documents(collection.data, cursor)
-        parts = await export_parts(collection.engine, lines)
+        lines = logic.export_documents(collection.data, cursor)
+        parts = await logic.export_parts(collection.engine, lines)
         return StreamingResponse(parts, media_type=NDJSON)
     listed = await run_in(
-        collection.engine.readers, list_documents, collection, cursor, limit, sort, where
+        collection.engine.readers, logic.list_documents, collection, cursor, limit, sort, where
     )
-    return DocumentsResponse(
-        documents=[ListedBody.model_validate(document) for document in listed],
-        next_cursor=write_cursor(cursor_in(sort, listed[-1])) if len(listed) == limit else None,
+    return schemas.DocumentsResponse(
+        documents=[schemas.ListedBody.model_validate(document) for document in listed],
+        next_cursor=write_cursor(logic.cursor_in(sort, listed[-1]))
+        if len(listed) == limit
+        else None,
     )
 
 
@@ -139,13 +113,13 @@ async def get_document(
     document_id: StoredId,
     collection: CollectionDep,
     text: Annotated[bool, Query(description="Return the text, too.")] = False,
-) -> DocumentResponse:
+) -> schemas.DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
-    stored = await find_document(collection, document_id)
+    stored = await logic.find_document(collection, document_id)
     readers, families = collection.engine.readers, collection.data.store.families
     family = (await run_in(readers, families.of_ids, [document_id])).get(document_id)
     document = stored.document
-    return DocumentResponse(
+    return schemas.DocumentResponse(
         id=document.id,
         title=document.title,
         metadata=dict(document.metadata),
@@ -164,7 +138,7 @@ async def get_document(
 )
 async def remove_document(document_id: StoredId, collection: CollectionDep) -> None:
     """Delete a document permanently, with the feedback on it and on its matches."""
-    await run_in(collection.writer, delete_document, collection, document_id)
+    await run_in(collection.writer, logic.delete_document, collection, document_id)
 
 
 @family_router.get(
@@ -177,13 +151,16 @@ async def get_family(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     cursor: Cursor = BEFORE_ALL,
-) -> FamilyResponse:
+) -> schemas.FamilyResponse:
     """Return the documents whose texts are copies or versions of the text of this one."""
-    number, members = await find_family(collection, document_id, cursor, limit)
-    return FamilyResponse(
+    number, members = await run_in(
+        collection.engine.readers, logic.find_family, collection, document_id, cursor, limit
+    )
+    return schemas.FamilyResponse(
         family=number,
         documents=[
-            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
+            schemas.MemberBody(id=member.id, title=member.title, is_copy=member.copy)
+            for member in members
         ],
         next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
     )
@@ -213,13 +190,15 @@ index_router = Router(tags=["documents"])
     summary="Count the documents by their metadata",
     responses=READ({200: "The fields that tell documents apart, the commonest first"}),
 )
-async def get_facets(collection: CollectionDep, where: FilterParameter = None) -> FacetsResponse:
+async def get_facets(
+    collection: CollectionDep, where: FilterParameter = None
+) -> schemas.FacetsResponse:
     """Return how many documents have each of the frequent values of each field.
 
     Of lists every element counts. A field whose values all differ is left out.
     """
-    found = await run_in(collection.engine.readers, count_facets, collection, where)
-    return FacetsResponse.model_validate({"facets": found}, from_attributes=True)
+    found = await run_in(collection.engine.readers, logic.count_facets, collection, where)
+    return schemas.FacetsResponse.model_validate({"facets": found}, from_attributes=True)
 
 
 @index_router.post(
@@ -234,11 +213,11 @@ async def get_facets(collection: CollectionDep, where: FilterParameter = None) -
         "idempotency-key-in-use",
         "idempotency-key-reused",
     ),
-    response_model=IndexResponse,
+    response_model=schemas.IndexResponse,
     openapi_extra={"requestBody": LINES_BODY},
 )
 async def post_index(
-    request: Annotated[IndexRequest, Body(openapi_examples=INDEX_REQUESTS)],
+    request: Annotated[schemas.IndexRequest, Body(openapi_examples=INDEX_REQUESTS)],
     http: Request,
     collection: CollectionDep,
     idempotency_key: IdempotencyKey = None,
@@ -253,14 +232,9 @@ async def post_index(
     http.state.changed_ids = [document.id for document in request.documents]
 
     async def work() -> StoredResponse:
-        indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
-        body = IndexResponse(
-            indexed=len(indexed.documents),
-            documents=[IndexedBody.model_validate(item) for item in indexed.documents],
-            timings=milliseconds(indexed.seconds),
-            checkpoint=collection.checkpoint.name,
-            generation=indexed.generation,
+        stored = await logic.index_documents(
+            collection, request.to_documents(), strict=request.strict
         )
-        return StoredResponse(200, body.model_dump_json().encode())
+        return StoredResponse(200, stored.model_dump_json().encode())
 
     return await respond_once(http, collection, idempotency_key, work)

@@ -6,9 +6,6 @@ from pydantic import BaseModel, Field, JsonValue, field_validator
 
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from service.documents.logic import (
-    MAX_DOCUMENTS,
-)
 from service.errors import FieldError, InvalidInputError
 from service.schemas import (
     Answer,
@@ -22,6 +19,8 @@ from service.schemas import (
     nullable,
     optional,
 )
+
+MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 
 
 class DocumentBody(BodyModel):
@@ -67,7 +66,7 @@ class IndexRequest(BodyModel):
         return documents
 
 
-class IndexedBody(BaseModel, from_attributes=True):
+class IndexedBody(BaseModel):
     """A document that was stored."""
 
     id: str

@@ -7,16 +7,7 @@ from fastapi.responses import Response
 
 from service.body import JSON
 from service.deps import CollectionDep, OpenCollectionDep
-from service.embeddings.schemas import (
-    ALIAS,
-    MAX_INPUTS,
-    EmbeddingsRequest,
-    EmbeddingsResponse,
-    ModelBody,
-    ModelsResponse,
-    embeddings_response,
-    model_body,
-)
+from service.embeddings import schemas
 from service.encode import encode_texts
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError, ModelNotFoundError
@@ -46,12 +37,12 @@ REQUESTS = {
     "/embeddings",
     tags=["embeddings"],
     summary="Get the document vectors of texts",
-    response_model=EmbeddingsResponse,
+    response_model=schemas.EmbeddingsResponse,
     responses=ENCODE({200: "The vectors, in the order of the texts"}, "model-not-found"),
 )
 @declare(scope="read")
 async def post_embeddings(
-    request: Annotated[EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[schemas.EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,
 ) -> Response:
     """Encode each text as a whole document, to the vector that is stored when it is indexed.
@@ -60,12 +51,13 @@ async def post_embeddings(
     same: see `checkpoint.fingerprint` at /version.
     """
     _check_model(collection, request.model, "#/model")
-    _check_size(collection, request)
-    texts = await encode_texts(collection, request.to_texts(), strict=request.strict)
+    given = request.to_texts()
+    _check_size(collection, len(given), request.dimensions)
+    texts = await encode_texts(collection, given, strict=request.strict)
 
     def render() -> str:
-        answer = embeddings_response(texts, collection.checkpoint.name, request.encoding_format)
-        return answer.model_dump_json()
+        name, encoding = collection.checkpoint.name, request.encoding_format
+        return schemas.embeddings_response(texts, name, encoding).model_dump_json()
 
     # Millions of numbers would hold up the event loop.
     return Response(await run_in(collection.engine.readers, render), media_type=JSON)
@@ -78,9 +70,9 @@ async def post_embeddings(
     responses=READ({200: "The served checkpoint"}),
 )
 @declare(cost="nothing")
-async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
+async def get_models(collection: OpenCollectionDep) -> schemas.ModelsResponse:
     """Return the served checkpoint; its alias `longmatch` is not listed."""
-    return ModelsResponse(data=[model_body(collection.checkpoint.name)])
+    return schemas.ModelsResponse(data=[schemas.model_body(collection.checkpoint.name)])
 
 
 @router.get(
@@ -99,25 +91,25 @@ async def get_model(
         ),
     ],
     collection: OpenCollectionDep,
-) -> ModelBody:
+) -> schemas.ModelBody:
     """Return the served checkpoint, under its own name, if this is its name or its alias."""
     _check_model(collection, model)
-    return model_body(collection.checkpoint.name)
+    return schemas.model_body(collection.checkpoint.name)
 
 
 def _check_model(collection: Collection, name: str, pointer: str | None = None) -> None:
     """Require the name of the served checkpoint or its alias; the pointer is that of the name."""
     served = collection.engine.checkpoint.name
-    if name not in (served, ALIAS):
+    if name not in (served, schemas.ALIAS):
         raise ModelNotFoundError(name, served, pointer)
 
 
-def _check_size(collection: Collection, request: EmbeddingsRequest) -> None:
+def _check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
     """Refuse what is too much, or cannot be given, before anything is made of the texts."""
-    errors, dimension = [], collection.space.dimension
-    if request.count > MAX_INPUTS:
-        errors.append(FieldError("#/input", f"has more than {MAX_INPUTS} texts", MAX_INPUTS))
-    if request.dimensions not in (None, dimension):
+    errors, dimension, most = [], collection.space.dimension, schemas.MAX_INPUTS
+    if texts > most:
+        errors.append(FieldError("#/input", f"has more than {most} texts", most))
+    if dimensions not in (None, dimension):
         detail = f"must be {dimension}: the vectors of this checkpoint cannot be shortened"
         errors.append(FieldError("#/dimensions", detail, dimension))
     if errors:

@@ -4,16 +4,16 @@ import base64
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, Field, PlainValidator, TypeAdapter, WithJsonSchema
 
 from encoder.arrays import Float32
 from service.encode import EncodedText, RequestText
-from service.errors import FieldError, InvalidInputError
 from service.schemas import (
     BodyModel,
     Characters,
     ReceiptBody,
     Strict,
+    WholeText,
     optional,
     receipt_body,
     whole_characters,
@@ -28,18 +28,22 @@ OWNER = ALIAS = "longmatch"  # which as a model is the served checkpoint, whatev
 MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
 
 
+_WHOLE_TEXTS = TypeAdapter(list[WholeText])
+
+
 def _texts(value: object) -> object:
-    """Require a text or a list of texts; the characters are checked where each has a pointer."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list):
+    """Require a text or a list of texts."""
+    if isinstance(value, str):
+        return whole_characters(value)
+    if not isinstance(value, list):
         raise ValueError("must be a text or a list of texts")
-    if not texts:
+    if not value:
         raise ValueError("must have at least one text")
-    if any(isinstance(text, int | list) for text in texts):
+    if any(isinstance(text, int | list) for text in value):
         raise ValueError("must be text: token ids are those of another tokenizer")
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) for text in value):
         raise ValueError("must be a text or a list of texts")
-    return value
+    return _WHOLE_TEXTS.validate_python(value)
 
 
 _TEXT = {"type": "string", "pattern": r"\S"}
@@ -66,28 +70,11 @@ class EmbeddingsRequest(BodyModel):
     user: str | None = optional("Ignored.")
     strict: Strict = False
 
-    @property
-    def count(self) -> int:
-        """How many texts there are."""
-        return 1 if isinstance(self.input, str) else len(self.input)
-
     def to_texts(self) -> list[RequestText]:
-        """Return the texts, each with the JSON pointer to it, or raise InvalidInputError."""
+        """Return the texts, each with the JSON pointer to it."""
         if isinstance(self.input, str):
-            texts = [RequestText("#/input", self.input)]
-        else:
-            texts = [RequestText(f"#/input/{n}", text) for n, text in enumerate(self.input)]
-        if errors := [error for text in texts for error in _errors(text)]:
-            raise InvalidInputError(errors)
-        return texts
-
-
-def _errors(text: RequestText) -> list[FieldError]:
-    try:
-        whole_characters(text.text)
-    except ValueError as error:
-        return [FieldError(text.pointer, str(error))]
-    return []
+            return [RequestText("#/input", self.input)]
+        return [RequestText(f"#/input/{n}", text) for n, text in enumerate(self.input)]
 
 
 class EmbeddingBody(BaseModel):

@@ -70,12 +70,7 @@ def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int)
 
 def _fields(verdict: Verdict) -> dict[str, object]:
     judged = verdict.query
-    query = {"text": judged.text, "title": judged.title} if judged.document_id is None else {}
-    return {
-        "id": verdict.id,
-        "query": query or {"id": judged.document_id},
-        "match": verdict.match_id,
-        "grade": verdict.grade,
-        "created": verdict.created,
-        "changed": verdict.changed,
-    }
+    asked = {"id": judged.document_id}
+    if judged.document_id is None:
+        asked = {"text": judged.text, "title": judged.title}
+    return verdict.model_dump(by_alias=True) | {"query": asked}

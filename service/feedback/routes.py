@@ -11,7 +11,7 @@ from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
 from service.documents.logic import export_parts
 from service.feedback.logic import export_feedback, give_feedback
-from service.feedback.store import MAX_GRADE, JudgedQuery
+from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.gate import declare
 from service.openapi import READ, WRITE, Router
 from service.schemas import (
@@ -43,31 +43,10 @@ class FeedbackRequest(BodyModel):
         return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
 
 
-class AskedBody(BaseModel, from_attributes=True):
-    """The query, without its text."""
-
-    id: str | None = Field(
-        validation_alias="document_id",
-        description="Id of the stored document; null for a text.",
-    )
-    title: str = Field(description="Title of the text; empty for a stored document.")
-
-
-class FeedbackBody(BaseModel, from_attributes=True):
-    """A verdict that is kept."""
-
-    id: str = Field(description="Of the verdict: the same for the same query and match.")
-    query: AskedBody
-    match: str = Field(validation_alias="match_id")
-    grade: int
-    created: str = Field(description="When the first verdict was given, ISO 8601 in UTC.")
-    changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
-
-
 class FeedbackPage(BaseModel):
     """A page of the feedback, in the order of ids."""
 
-    feedback: list[FeedbackBody]
+    feedback: list[Verdict]
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
@@ -113,7 +92,7 @@ async def post_feedback(
     request: Annotated[FeedbackRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
     collection: CollectionDep,
-) -> FeedbackBody:
+) -> Verdict:
     """Keep one verdict for a query and a document; a later one replaces it.
 
     The same request may be repeated. Nothing changes at once: `longmatch tune` and `longmatch
@@ -121,7 +100,7 @@ async def post_feedback(
     """
     verdict = await give_feedback(collection, request.to_query(), request.match, request.grade)
     http.state.changed_ids = [verdict.id]
-    return FeedbackBody.model_validate(verdict)
+    return verdict
 
 
 @router.get(
@@ -147,7 +126,7 @@ async def get_feedback(
         return StreamingResponse(parts, media_type=NDJSON)
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
     return FeedbackPage(
-        feedback=[FeedbackBody.model_validate(verdict) for verdict in verdicts],
+        feedback=verdicts,
         next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
     )
 

@@ -8,9 +8,22 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sqlalchemy import Column, Connection, Select, delete, exists, func, insert, or_, select, update
+from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
+from sqlalchemy import (
+    Column,
+    Connection,
+    Row,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from index.errors import StoreError
 from index.sqlite.connections import utc_now
@@ -45,25 +58,29 @@ class JudgedQuery:
         return digest.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One verdict; there is at most one of a query and a document.
+class AskedBody(BaseModel, from_attributes=True):
+    """The query, without its text."""
 
-    Attributes:
-        id: made of the query and the document, so that it is the same when it is given again.
-        query: whose match it is about.
-        match_id: of the document that was the answer.
-        grade: from 0, not relevant, to `MAX_GRADE`.
-        created: ISO 8601 in UTC.
-        changed: when this grade was given, ISO 8601 in UTC.
-    """
+    id: str | None = Field(
+        validation_alias="document_id",
+        description="Id of the stored document; null for a text.",
+    )
+    title: str = Field(description="Title of the text; empty for a stored document.")
 
-    id: str
-    query: JudgedQuery
-    match_id: str
+
+class Verdict(BaseModel, frozen=True):
+    """A verdict that is kept."""
+
+    id: str = Field(description="Of the verdict: the same for the same query and match.")
+    query: Annotated[
+        JudgedQuery,
+        PlainValidator(lambda query: query),
+        PlainSerializer(AskedBody.model_validate, AskedBody),
+    ]
+    match_id: str = Field(serialization_alias="match")
     grade: int
-    created: str
-    changed: str
+    created: str = Field(description="When the first verdict was given, ISO 8601 in UTC.")
+    changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
 
 
 def verdict_id(query: bytes, match_id: str) -> str:
@@ -102,7 +119,9 @@ class FeedbackStore:
             elif former != grade:
                 changed = now
                 connection.execute(update(verdicts).where(of_this).values(grade=grade, changed=now))
-        return Verdict(name, query, match_id, grade, created, changed)
+        return Verdict(
+            id=name, query=query, match_id=match_id, grade=grade, created=created, changed=changed
+        )
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
         """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
@@ -120,7 +139,7 @@ class FeedbackStore:
         with self._state.reading() as connection, connection.execute(page) as rows:
             for row in rows:
                 found.append(_verdict(row))
-                characters -= len(row[0]) + len(found[-1].query.text or "")
+                characters -= len(row.id) + len(found[-1].query.text or "")
                 if characters <= 0:
                     break
         return found
@@ -196,9 +215,11 @@ class FeedbackStore:
 
 def _listed(after: str, *text: Column[bytes]) -> Select[Any]:
     """Return the statement that reads the verdicts after an id, with their texts or without."""
-    columns = [column for column in verdicts.c if column.name != "query"]
-    joined = select(*columns, judged.c.document, judged.c.title, *text).join_from(verdicts, judged)
-    return joined.where(verdicts.c.id > after).order_by(verdicts.c.id)
+    columns = [column for column in verdicts.c if column.name not in ("query", "answer")]
+    answer = verdicts.c.answer.label("match_id")
+    page = select(*columns, answer, judged.c.document, judged.c.title, *text)
+    page = page.join_from(verdicts, judged)
+    return page.where(verdicts.c.id > after).order_by(verdicts.c.id)
 
 
 def _remove(connection: Connection, chosen: Any) -> int:
@@ -211,10 +232,11 @@ def _remove(connection: Connection, chosen: Any) -> int:
     return len(queries)
 
 
-def _verdict(row: Sequence[Any]) -> Verdict:
-    name, answer, grade, created, changed, document, title, *packed = row
+def _verdict(row: Row[Any]) -> Verdict:
+    columns = row._asdict()
+    document, title, packed = (columns.pop(name, None) for name in ("document", "title", "text"))
     try:
-        text = zlib.decompress(packed[0]).decode() if any(packed) else None
+        text = None if not packed else zlib.decompress(packed).decode()
     except (zlib.error, TypeError, UnicodeDecodeError) as error:
-        raise StoreError(f"the text of the feedback {name} is damaged") from error
-    return Verdict(name, JudgedQuery(document, text, title), answer, grade, created, changed)
+        raise StoreError(f"the text of the feedback {row.id} is damaged") from error
+    return Verdict(query=JudgedQuery(document, text, title), **columns)

@@ -17,15 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from index.store.filters import (
-    MAX_FIELD_CHARACTERS,
-    MAX_NESTING,
-    MAX_VALUE_CHARACTERS,
-    Filter,
-    Scalar,
-    filter_from_json,
-    pointer,
-)
+from index.store import filters
 from service.schemas import BodyModel, WholeText, exactly_one, optional, whole_characters
 
 MAX_DEPTH = 8
@@ -34,16 +26,16 @@ MAX_VALUES = 1_000
 MAX_EXCLUDED = 1_000
 
 _INT64 = range(-(2**63), 2**63)
-_TEXT = {"type": "string", "maxLength": MAX_VALUE_CHARACTERS}
+_TEXT = {"type": "string", "maxLength": filters.MAX_VALUE_CHARACTERS}
 
 
-def _checked_scalar(value: object) -> Scalar:
+def _checked_scalar(value: object) -> filters.Scalar:
     match value:
         case bool():
             return value
         case str():
-            if len(value) > MAX_VALUE_CHARACTERS:
-                raise _over("is longer than {max_length} characters", MAX_VALUE_CHARACTERS)
+            if len(value) > filters.MAX_VALUE_CHARACTERS:
+                raise _over("is longer than {max_length} characters", filters.MAX_VALUE_CHARACTERS)
             whole_characters(value)
             return value
         case int() if value in _INT64:
@@ -55,7 +47,7 @@ def _checked_scalar(value: object) -> Scalar:
     raise ValueError("must be a string, a number, true or false")
 
 
-def _checked_bound(value: object) -> Scalar:
+def _checked_bound(value: object) -> filters.Scalar:
     if isinstance(value, bool):
         raise ValueError("must be a string or a number")
     return _checked_scalar(value)
@@ -64,11 +56,11 @@ def _checked_bound(value: object) -> Scalar:
 def _field_pointer(field: str) -> str:
     """Return a field as a JSON Pointer; without a leading slash it is a name at the top level."""
     if not field.startswith("/"):
-        field = pointer([field])
-    if len(field) > MAX_FIELD_CHARACTERS:
-        raise _over("is longer than {max_length} characters", MAX_FIELD_CHARACTERS)
-    if field.count("/") > MAX_NESTING:
-        raise _over("is more than {max_length} levels deep", MAX_NESTING)
+        field = filters.pointer([field])
+    if len(field) > filters.MAX_FIELD_CHARACTERS:
+        raise _over("is longer than {max_length} characters", filters.MAX_FIELD_CHARACTERS)
+    if field.count("/") > filters.MAX_NESTING:
+        raise _over("is more than {max_length} levels deep", filters.MAX_NESTING)
     if "~" in field.replace("~0", "").replace("~1", ""):
         raise ValueError("is not a JSON Pointer: ~ is written ~0, and / within a name ~1")
     return field
@@ -135,10 +127,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 class _Condition(BodyModel):
     """A part of a filter, in which null is refused: without it, the filter would hold for more."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_json(cls, given: object) -> object:
-        return given
+    null_is_absent = False
 
     @field_validator("*", mode="before")
     @classmethod
@@ -164,7 +153,7 @@ class RangeBody(_Condition):
             raise ValueError("give gte or gt, not both")
         if self.lte is not None and self.lt is not None:
             raise ValueError("give lte or lt, not both")
-        filter_from_json({"field": "", "range": self.model_dump(exclude_none=True)})
+        filters.filter_from_json({"field": "", "range": self.model_dump(exclude_none=True)})
         return self
 
 
@@ -210,9 +199,9 @@ class FilterBody(_Condition):
             raise ValueError("a condition needs a field")
         return self
 
-    def to_filter(self) -> Filter:
+    def to_filter(self) -> filters.Filter:
         """Return the filter to evaluate."""
-        return filter_from_json(self.model_dump(by_alias=True, exclude_none=True))
+        return filters.filter_from_json(self.model_dump(by_alias=True, exclude_none=True))
 
 
 def _within_limits(value: object) -> object:
@@ -245,7 +234,7 @@ FilterField = Annotated[FilterBody, BeforeValidator(_within_limits)]
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
 
-def parse_filter(text: str) -> Filter:
+def parse_filter(text: str) -> filters.Filter:
     """Return the filter that a text has as JSON.
 
     Raises:

@@ -2,40 +2,23 @@
 
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from index.search.calibrate import UNMEASURED, ScoreCalibrator
 from index.search.pairs import Pair, find_pairs, open_pair_search
-from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode, SearchOptions
-from service.compare.logic import ExplainOptions, Explanation, explain
+from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode
+from service.compare.logic import Explanation, explain
 from service.documents.logic import export_parts, json_lines
 from service.encode import EncodedText, Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
+from service.match.rerank import retrieve_and_rerank, validate_rerank
 from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
+from service.match.schemas import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
 from service.metrics import Stage
 from service.threads import run_in
 
-MAX_QUERIES = 32  # of one request, and examples: they are encoded together
 MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchOptions:
-    """What to do for each query.
-
-    Attributes:
-        search: how many documents to find, by what, and which.
-        rerank: how many of them to read together with the query; None for none.
-        explain: how many of the final matches to explain; None for none.
-        strict: refuse a text that is too long rather than leave a part of it out.
-    """
-
-    search: SearchOptions
-    rerank: RerankOptions | None = None
-    explain: ExplainOptions | None = None
-    strict: bool = False
 
 
 async def match(
@@ -59,7 +42,12 @@ async def match(
     if options.explain is None:
         return found
     return [
-        await _explain(collection, [(text, matches.answer.hits)], matches, options.explain)
+        await _explain(
+            collection,
+            [(text, matches.answer.hits[: options.explain.matches])],
+            matches,
+            options.explain.passages,
+        )
         for text, matches in zip(texts, found, strict=True)
     ]
 
@@ -114,18 +102,15 @@ async def _explain(
     collection: Collection,
     parts: Sequence[tuple[EncodedText, Sequence[Hit]]],
     found: Matches,
-    options: ExplainOptions,
+    passages: int,
 ) -> Matches:
-    """Explain the first matches of each text."""
+    """Explain matches of each text, by so many passages each."""
     started = time.perf_counter()
     explanations: dict[str, Explanation] = {}
     for text, hits in parts:
-        explanations |= await explain(collection, text, [hit.id for hit in hits], options)
+        explanations |= await explain(collection, text, [hit.id for hit in hits], passages)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)
-
-
-OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
 
 
 async def match_examples(
@@ -152,7 +137,7 @@ async def match_examples(
     if options.explain is None:
         return found
     parts = _by_nearest(liked, found.answer.hits[: options.explain.matches])
-    return await _explain(collection, parts, found, options.explain)
+    return await _explain(collection, parts, found, options.explain.passages)
 
 
 def _validate_examples(

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -17,16 +17,12 @@ from encoder.reranker.sentence_ranking import SentenceGraphText
 from index.directory.data_directory import DataDirectory
 from index.document import text_below
 from index.search.calibrate import CalibratedScore, within
-from index.search.records import (
-    NO_BOUNDS,
-    Hit,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import EncodingFailedError, FieldError
-from service.match.retrieve import MAX_TOP_K, Matches, RerankReceipt, retrieve
+from service.match.retrieve import MAX_TOP_K, Matches, RerankedBody, retrieve
+from service.match.schemas import RerankBody
 from service.metrics import Metrics
 from service.settings import Settings
 from service.telemetry import observe_stage
@@ -109,30 +105,11 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
     return RerankPool(reranker, settings.threads or usable_cores(), metrics)
 
 
-MAX_CANDIDATES = 200  # of one query: a pair takes tens of milliseconds
-
-
-RERANK_SECONDS = 5.0  # for one query; a request may give less
-
-
-@dataclass(frozen=True, slots=True)
-class RerankOptions:
-    """How much to read.
-
-    Attributes:
-        candidates: number of documents, the first ones of the search.
-        seconds: time limit for one query.
-    """
-
-    candidates: int
-    seconds: float = RERANK_SECONDS
-
-
 async def retrieve_and_rerank(
     collection: Collection,
     queries: Sequence[EncodedText],
     search: SearchOptions,
-    options: RerankOptions,
+    options: RerankBody,
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
@@ -168,7 +145,7 @@ async def _rerank(
     pool: RerankPool,
     query: EncodedText,
     found: Matches,
-    options: RerankOptions,
+    options: RerankBody,
 ) -> Matches:
     """Read the first matches of a query and reorder them, if there is time to read all."""
     hits, mode = found.answer.hits, found.answer.scored_as
@@ -181,7 +158,7 @@ async def _rerank(
     if complete := len(logits) == len(first):
         ordered = _order(pool, mode, fitted, first, logits)
         hits = (*ordered, *hits[options.candidates :])
-    receipt = RerankReceipt(
+    receipt = RerankedBody(
         reranked=complete,
         candidates=len(first),
         rescored=len(logits),

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
+from pydantic import BaseModel, Field
+
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.rank import selects
-from index.search.records import (
-    Examples,
-    SearchAnswer,
-    SearchOptions,
-)
+from index.search.records import Examples, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
 from service.encode import EncodedText, StoredQuery, stored_text
@@ -24,24 +22,17 @@ MAX_TOP_K = 1000  # matches of one query: their titles and metadata are held in 
 DEFAULT_TOP_K = 10
 
 
-@dataclass(frozen=True, slots=True)
-class RerankReceipt:
-    """How much of a reranking was done.
+class RerankedBody(BaseModel, frozen=True):
+    """What became of the second stage."""
 
-    Attributes:
-        reranked: whether the matches are in the order of the reranker; otherwise time ran out, and
-            they are in the order of retrieval.
-        candidates: how many were to be scored.
-        rescored: how many were scored.
-        reranker: its name.
-        calibration: version of the fusion and calibration of its scores; None if there is none.
-    """
-
-    reranked: bool
-    candidates: int
-    rescored: int
-    reranker: str
-    calibration: str | None
+    reranked: bool = Field(
+        description="Whether the matches are in its order; false where time was up."
+    )
+    candidates: int = Field(description="How many were to be read.")
+    rescored: int = Field(description="How many were read in time.")
+    reranker: str = Field(description="Name of the checkpoint that read them.")
+    # Version of the fusion and calibration of its scores; None if there is none.
+    calibration: str | None = Field(exclude=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +50,7 @@ class Matches:
     answer: SearchAnswer
     receipt: Receipt
     seconds: Mapping[Stage, float]
-    rerank: RerankReceipt | None = None
+    rerank: RerankedBody | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
 
 

@@ -6,20 +6,15 @@ from fastapi import Body, Query, Response
 from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
-from index.search.records import AlignmentOptions, Bounds, SearchOptions
+from index.search.records import Bounds
 from service.body import NDJSON
 from service.deps import CollectionDep
 from service.documents.routes import StoredId, UnescapedRoute
 from service.encode import StoredQuery
 from service.gate import declare
-from service.match.logic import MatchOptions, export_pairs, match, match_examples
-from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
-from service.match.schemas import (
-    MatchesResponse,
-    MatchRequest,
-    MatchResponse,
-    matches_json,
-)
+from service.match.logic import export_pairs, match, match_examples
+from service.match.retrieve import MAX_TOP_K
+from service.match.schemas import MatchesResponse, MatchRequest, MatchResponse, matches_json
 from service.openapi import ENCODE, READ, WRITE, Router
 
 router = Router(tags=["match"])
@@ -136,15 +131,10 @@ async def get_similar(
 
     The same as POST /match with this id.
     """
-    search = SearchOptions(
-        top_k=top_k or DEFAULT_TOP_K,
-        bounds=Bounds(min_score=min_score),
-        alignment=AlignmentOptions(
-            budget_seconds=collection.engine.settings.alignment_budget_ms / 1000
-        ),
-    )
+    request = MatchRequest.model_construct(top_k=top_k, min_score=min_score)
+    options = request.to_options(collection.engine.settings)
     query = StoredQuery(None, document_id)
-    found = await match(collection, [query], MatchOptions(search=search))
+    found = await match(collection, [query], options)
     body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=False)
     return Response(body, media_type="application/json")
 

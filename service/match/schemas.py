@@ -1,7 +1,7 @@
 """Requests and answers of POST /match."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -10,24 +10,13 @@ from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
+from index.search import records
 from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
-from index.search.records import (
-    DEFAULT_ALIGNMENT,
-    DEFAULT_MODE,
-    MAX_ALIGNED,
-    AlignmentOptions,
-    Bounds,
-    Hit,
-    Mode,
-    SearchOptions,
-)
-from service.compare.logic import ExplainOptions, Explanation
-from service.compare.schemas import ComparisonBody, comparison_body
+from service.compare.logic import Explanation
+from service.compare.schemas import ComparisonBody, comparison_json
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
-from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
-from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
-from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
+from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBody
 from service.schemas import (
     Answer,
     BodyModel,
@@ -42,22 +31,26 @@ from service.schemas import (
     milliseconds,
     nullable,
     optional,
-    receipt_body,
     title_of_text,
 )
 from service.settings import Settings
+
+MAX_QUERIES = 32  # of one request, and examples: they are encoded together
+MAX_CANDIDATES = 200  # of the reranker for one query: a pair takes tens of milliseconds
+RERANK_SECONDS = 5.0  # for one query; a request may give less
+OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
 
 
 class ExplainBody(BodyModel):
     """How much to explain."""
 
     matches: Annotated[int, Field(ge=1)] = Field(
-        default=ExplainOptions().matches,
+        default=10,
         description="How many of the first matches of each query; of all queries together at most "
         "`max_explained_matches` (see /version).",
     )
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
-        default=ExplainOptions().passages,
+        default=20,
         description="How many passages of each, the largest ones, and how many pairs of aligned "
         "blocks.",
     )
@@ -66,8 +59,8 @@ class ExplainBody(BodyModel):
 class AlignBody(BodyModel):
     """Aligning: the sentence blocks of the best candidates are matched with those of the query."""
 
-    candidates: Annotated[int, Field(ge=1, le=MAX_ALIGNED)] = Field(
-        default=DEFAULT_ALIGNMENT.candidates, description="How many of them."
+    candidates: Annotated[int, Field(ge=1, le=records.MAX_ALIGNED)] = Field(
+        default=records.DEFAULT_ALIGNMENT.candidates, description="How many of them."
     )
     budget_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
         "Milliseconds that it may take for each query; `alignment_budget_ms` of the settings when "
@@ -75,11 +68,11 @@ class AlignBody(BodyModel):
         "`alignment.aligned` is false."
     )
 
-    def to_options(self, settings: Settings) -> AlignmentOptions:
+    def to_options(self, settings: Settings) -> records.AlignmentOptions:
         """Return the options of the alignment; the budget of the settings is the default."""
         given = self.budget_ms
         milliseconds = settings.alignment_budget_ms if given is None else given
-        return AlignmentOptions(self.candidates, milliseconds / 1000)
+        return records.AlignmentOptions(self.candidates, milliseconds / 1000)
 
 
 Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
@@ -98,10 +91,10 @@ class RerankBody(BodyModel):
         "first stage, and `rerank.reranked` is false."
     )
 
-    def to_options(self) -> RerankOptions:
-        """Return the options of the reranker."""
-        seconds = RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
-        return RerankOptions(self.candidates, seconds)
+    @property
+    def seconds(self) -> float:
+        """How long it may take for one query."""
+        return RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
 
 
 def _candidates_alone(value: object) -> object:
@@ -125,6 +118,23 @@ def _switched(value: object) -> object:
 def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
     """Describe a field that may be true or false, too."""
     return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions:
+    """What to do for each query.
+
+    Attributes:
+        search: how many documents to find, by what, and which.
+        rerank: how many of them to read together with the query; None for none.
+        explain: how many of the final matches to explain; None for none.
+        strict: refuse a text that is too long rather than leave a part of it out.
+    """
+
+    search: records.SearchOptions
+    rerank: RerankBody | None = None
+    explain: ExplainBody | None = None
+    strict: bool = False
 
 
 class MatchRequest(QueryBody):
@@ -153,8 +163,8 @@ class MatchRequest(QueryBody):
         "Matches to give for each query; at most `max_top_k`, "
         "`default_top_k` when not given (see /version)."
     )
-    mode: Mode = Field(
-        default=DEFAULT_MODE,
+    mode: records.Mode = Field(
+        default=records.DEFAULT_MODE,
         description="By what documents are found and ranked: document vectors, words, or both.",
     )
     filter: FilterField | None = optional(
@@ -207,9 +217,9 @@ class MatchRequest(QueryBody):
 
     def to_options(self, settings: Settings) -> MatchOptions:
         """Return the options of each query."""
-        bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+        bounds = records.Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
-            search=SearchOptions(
+            search=records.SearchOptions(
                 top_k=self.top_k or DEFAULT_TOP_K,
                 mode=self.mode,
                 bounds=bounds,
@@ -218,10 +228,8 @@ class MatchRequest(QueryBody):
                 collapse=self.collapse,
                 alignment=None if self.align is None else self.align.to_options(settings),
             ),
-            rerank=None if self.rerank is None else self.rerank.to_options(),
-            explain=None
-            if self.explain is None
-            else ExplainOptions(self.explain.matches, self.explain.passages),
+            rerank=self.rerank,
+            explain=self.explain,
             strict=self.strict,
         )
 
@@ -244,7 +252,7 @@ def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
 NO_MAP_OF_RERANKER = "the reranker has no calibration of such scores"
 OF_EXAMPLES = "scores of several examples together have none"
 
-_HIT_FIELDS = tuple(field.name for field in fields(Hit))
+_HIT_FIELDS = tuple(field.name for field in fields(records.Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
 
@@ -311,7 +319,7 @@ class MatchBody(BaseModel):
     )
 
 
-class AlignedBody(BaseModel, from_attributes=True):
+class AlignedBody(BaseModel):
     """What became of the alignment."""
 
     aligned: bool = Field(
@@ -323,17 +331,6 @@ class AlignedBody(BaseModel, from_attributes=True):
         description="How many were; the others have no stored block vectors, or would not be among "
         "the matches even if they aligned twice as well as those before them did."
     )
-
-
-class RerankedBody(BaseModel, from_attributes=True):
-    """What became of the second stage."""
-
-    reranked: bool = Field(
-        description="Whether the matches are in its order; false where time was up."
-    )
-    candidates: int = Field(description="How many were to be read.")
-    rescored: int = Field(description="How many were read in time.")
-    reranker: str = Field(description="Name of the checkpoint that read them.")
 
 
 class QueryReceiptBody(ReceiptBody):
@@ -350,7 +347,7 @@ class MatchResponse(Answer):
 
     matches: list[MatchBody]
     receipt: QueryReceiptBody
-    scored_as: Mode = Field(
+    scored_as: records.Mode = Field(
         description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
         "has no indexed word, or while the lexical index is being made after a start."
     )
@@ -403,21 +400,18 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "checkpoint": checkpoint,
         "generation": answer.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in answer.hits],
-        "receipt": {
-            **receipt_body(matches.receipt).model_dump(),
-            "common_text": answer.common_text,
-        },
+        "receipt": {**asdict(matches.receipt), "common_text": answer.common_text},
         "scored_as": answer.scored_as,
         "calibration": calibration,
         "no_probability": why,
-        "alignment": answer.alignment and AlignedBody.model_validate(answer.alignment),
-        "rerank": stage and RerankedBody.model_validate(stage),
+        "alignment": answer.alignment,
+        "rerank": stage,
         "sequence": answer.sequence,
     }
 
 
-def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
+def _match(hit: records.Hit, explanation: Explanation | None) -> dict[str, Any]:
     body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
     body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
-    body["explanation"] = None if explanation is None else comparison_body(explanation)
+    body["explanation"] = None if explanation is None else comparison_json(explanation)
     return body

@@ -7,12 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
-from service.documents.logic import MAX_DOCUMENTS
+from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.schemas import MAX_INPUTS
 from service.feedback.store import MAX_QUERY_BYTES
-from service.match.logic import MAX_EXPLAINED, MAX_QUERIES
-from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS
+from service.match.logic import MAX_EXPLAINED
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
+from service.match.schemas import MAX_CANDIDATES, MAX_QUERIES, RERANK_SECONDS
 from service.schemas import nullable
 from service.standing.store import MAX_BYTES, MAX_EVENTS
 from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT

@@ -11,10 +11,9 @@ stored meanwhile.
 import asyncio
 import logging
 import math
-import threading
 from collections.abc import Callable
-from dataclasses import replace
 from time import monotonic
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from index.errors import DamagedDocumentError, StorageFullError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
-from index.search.records import AlignmentOptions, Bounds, Mode, SearchOptions
+from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from index.search.score import apply_rule
 from service.encode import (
     EncodedText,
@@ -35,19 +34,14 @@ from service.encode import (
     read_queries,
 )
 from service.engine import Collection
-from service.errors import (
-    EncodingFailedError,
-    FieldError,
-    InvalidInputError,
-    describe,
-)
+from service.errors import EncodingFailedError, FieldError, InvalidInputError
 from service.match.logic import validate_bounds
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.store import Interest, QueryText, Scan, StandingQuery, StandingStore, Webhook
+from service.standing.store import Interest, Scan, StandingQuery, StandingStore, Webhook
 from service.standing.webhooks import Webhooks
 from service.state import State
-from service.threads import lower_priority, run_in
+from service.threads import Worker, run_in
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,21 +77,19 @@ async def create_standing_query(
         InvalidInputError: a bound needs a calibration that does not exist, or a text is refused.
     """
     standing, threads = collection.standing, collection.jobs.threads
-    errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
-    if errors:
-        raise InvalidInputError(errors)
+    interest = _bounded(collection.calibrator, interest)
     await run_in(threads, standing.store.check_room, len((text or "").encode()))
-    encoded: QueryText | None = None
+    encoded: EncodedText | None = None
     if text is None:
-        await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
+        await read_queries(collection, [StoredQuery("#/id", str(interest.document))])
     else:
         given = RequestText("#/text", text, interest.title)
-        (read,) = await encode_texts(collection, [given], strict=strict)
-        encoded = _query_text(collection, read)
+        (encoded,) = await encode_texts(collection, [given], strict=strict)
 
     def add() -> StandingQuery:
         last = collection.data.store.log.last_vector_id
-        return standing.store.add(interest, encoded, webhook, last)
+        fingerprint = collection.space.fingerprint
+        return standing.store.add(interest, encoded, webhook, last, fingerprint)
 
     made = await run_in(threads, add)
     standing.wake()
@@ -106,41 +98,52 @@ async def create_standing_query(
 
 async def change_standing_query(
     collection: Collection, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-) -> StandingQuery:
+) -> tuple[StandingQuery, StandingQuery]:
     """Change a standing query, durably; without a bound it gets the default.
+
+    What waited for it begins at once.
+
+    Returns:
+        The query as it was, and as it is.
 
     Raises:
         InvalidInputError: a bound needs a calibration that does not exist.
     """
+    standing = collection.standing
 
     def checked(before: StandingQuery) -> StandingQuery:
         after = change(before)
-        interest, errors = after.interest, []
-        if interest.bounds != before.interest.bounds:
-            bounds = bounds_or_default(collection.calibrator, interest.mode, interest.bounds)
-            interest = replace(interest, bounds=bounds)
-            errors = validate_bounds(collection.calibrator, interest.mode, bounds)
-        if errors:
-            raise InvalidInputError(errors)
-        return replace(after, interest=interest)
+        if after.bounds == before.bounds:
+            return after
+        return _bounded(collection.calibrator, after)
 
-    standing = collection.standing
-    return await run_in(collection.jobs.threads, standing.change, query_id, checked)
+    def work() -> tuple[StandingQuery, StandingQuery]:
+        changed = standing.store.change(query_id, checked)
+        standing.wake()
+        standing.webhooks.wake()
+        return changed
+
+    return await run_in(collection.jobs.threads, work)
 
 
-def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) -> Bounds:
-    """Return the bounds of a query: those given or, if none is, what the calibration allows.
+Looked = TypeVar("Looked", bound=Interest)
+
+
+def _bounded(calibrator: ScoreCalibrator, given: Looked) -> Looked:
+    """Return what is looked for inside the bounds given or, if none is, what calibration allows.
 
     Raises:
-        InvalidInputError: none is given, and there is no calibration.
+        InvalidInputError: none is given and there is no calibration, or that of one is missing.
     """
-    if given != Bounds():
-        return given
-    if calibrator.null_distribution(mode) is not None:
-        return Bounds(max_false_positive_rate=DEFAULT_RATE)
-    if calibrator.probability_map(mode) is not None:
-        return Bounds(min_probability=DEFAULT_PROBABILITY)
-    raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
+    if given.bounds == Bounds():
+        if calibrator.null_distribution(given.mode) is not None:
+            return given.model_copy(update={"max_false_positive_rate": DEFAULT_RATE})
+        if calibrator.probability_map(given.mode) is not None:
+            return given.model_copy(update={"min_probability": DEFAULT_PROBABILITY})
+        raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
+    if errors := validate_bounds(calibrator, given.mode, given.bounds):
+        raise InvalidInputError(errors)
+    return given
 
 
 def scan_new_documents(collection: Collection) -> bool:
@@ -197,19 +200,17 @@ def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> Scan | None:
     """Compare some documents with a query; None if it or its document cannot be read."""
-    encoded, interest = _encoded(collection, query), query.interest
+    encoded = _encoded(collection, query)
     if encoded is None:
         return None
-    if interest.mode == "semantic" and not _may_match(
-        collection, interest, vectors @ encoded.vector
-    ):
-        return Scan(query, int(ids[-1]), (), interest.mode)
+    if query.mode == "semantic" and not _may_match(collection, query, vectors @ encoded.vector):
+        return Scan(query, int(ids[-1]), (), query.mode)
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(
         top_k=len(ids),
-        mode=interest.mode,
-        bounds=interest.bounds,
-        where=interest.where,
+        mode=query.mode,
+        bounds=query.bounds,
+        where=query.where,
         alignment=AlignmentOptions(len(ids), math.inf) if aligns else None,
     )
     answer = search(
@@ -234,17 +235,11 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
     """Return what is searched for; None if it was removed, or its document."""
-    name = query.interest.document_id
-    if name is None:
-        text = collection.standing.store.read_text(query)
-        if text is None:
-            return None
-        blocks, title = text.blocks, query.interest.title
-        return EncodedQuery(
-            text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
-        )
-    stored = find_stored(collection.data, [name]).get(name)
-    return None if stored is None else stored.to_query()
+    if query.document is None:
+        found = collection.standing.store.read_text(query)
+    else:
+        found = find_stored(collection.data, [query.document]).get(query.document)
+    return None if found is None else found.to_query()
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
@@ -255,13 +250,12 @@ def _is_ready(collection: Collection, query: StandingQuery) -> bool:
 
 
 def _held_because(collection: Collection, query: StandingQuery) -> str | None:
-    interest = query.interest
     if query.detail == UNREADABLE:  # for good
         return UNREADABLE
-    if errors := validate_bounds(collection.calibrator, interest.mode, interest.bounds):
+    if errors := validate_bounds(collection.calibrator, query.mode, query.bounds):
         return errors[0].detail
-    if interest.document_id is not None:
-        known = collection.data.store.content_hashes([interest.document_id])
+    if query.document is not None:
+        known = collection.data.store.content_hashes([query.document])
         return None if known else "its document was deleted"
     if query.fingerprint != collection.space.fingerprint:
         return _encode_again(collection, query)
@@ -273,26 +267,17 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
     text = collection.standing.store.read_text(query)
     if text is None:
         return None
-    given = RequestText("#/text", text.text, query.interest.title)
+    given = RequestText("#/text", text.text, query.title)
     try:
         (read,) = asyncio.run(encode_texts(collection, [given], strict=False, background=True))
     except InvalidInputError as error:
         return f"its text cannot be encoded: {error.errors[0].detail}"
     except EncodingFailedError:
         return "its text could not be encoded: it is tried again"
-    collection.standing.store.put_text(query, _query_text(collection, read))
+    collection.standing.store.put_text(query, read, collection.space.fingerprint)
     return None
 
 
-def _query_text(collection: Collection, read: EncodedText) -> QueryText:
-    if read.blocks is None:
-        raise ValueError("an encoded text has block vectors")
-    return QueryText(
-        read.text, read.vector, read.blocks, read.receipt, collection.space.fingerprint
-    )
-
-
-_RETRY_SECONDS = 5.0
 _HELD_SECONDS = 60.0  # between looks at what some queries wait for
 
 
@@ -310,16 +295,13 @@ class StandingQueries:
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
         self._collection: Collection | None = None
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._stopping = threading.Event()
-        self._woken = threading.Event()
+        self._worker = Worker("standing queries", self._work, _HELD_SECONDS)
         self._behind_since: float | None = None
 
     @property
     def stopping(self) -> bool:
         """Whether the thread is to stop, and clients to hang up."""
-        return self._stopping.is_set()
+        return self._worker.stopping.is_set()
 
     @property
     def lag_seconds(self) -> float:
@@ -346,25 +328,13 @@ class StandingQueries:
         """Say that documents may have been stored, or that there is a new query."""
         if self._behind_since is None:
             self._behind_since = monotonic()
-        self._woken.set()
-        with self._starting:
-            if self._thread is None and not self.stopping:
-                self._thread = threading.Thread(target=self._work, name="standing", daemon=True)
-                self._thread.start()
+        self._worker.woken.set()
+        self._worker.start()
 
     def stored(self) -> None:
         """Say that documents were stored; does nothing without standing queries."""
-        if self._thread is not None or self._shared:
+        if self._worker.thread is not None or self._shared:
             self.wake()
-
-    def change(
-        self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-    ) -> StandingQuery:
-        """Change a query, as `StandingStore.change`; what waited for it begins at once."""
-        changed = self.store.change(query_id, change)
-        self.wake()
-        self.webhooks.wake()
-        return changed
 
     def resume(self, query_id: str) -> StandingQuery:
         """Let the webhook of a query be tried again at once."""
@@ -381,32 +351,17 @@ class StandingQueries:
 
     def stop(self) -> None:
         """Ask the thread to stop, without waiting for it."""
-        self._stopping.set()
-        self._woken.set()
+        self._worker.stop()
         self.webhooks.stop()
 
     def close(self) -> None:
         """Stop, and wait for the threads; closing twice does nothing."""
         self.stop()
-        with self._starting:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._worker.close()
         self.webhooks.close()
 
-    def _work(self) -> None:
-        lower_priority()
-        said = ""
-        while not self.stopping:
-            self._woken.clear()  # what is stored after this wakes it again
-            try:
-                more = self._collection is not None and scan_new_documents(self._collection)
-                said = ""
-            except Exception as error:
-                if said != (said := describe(error)):
-                    _LOG.error("standing queries are paused: %s", said)
-                self._stopping.wait(_RETRY_SECONDS)
-                continue
-            if not more and not self._woken.is_set():
-                self._behind_since = None
-                self._woken.wait(_HELD_SECONDS)
+    def _work(self) -> bool:
+        more = self._collection is not None and scan_new_documents(self._collection)
+        if not (more or self._worker.woken.is_set()):
+            self._behind_since = None
+        return more

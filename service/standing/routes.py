@@ -4,34 +4,18 @@ from typing import Annotated
 
 from fastapi import Body, Path, Query, Request
 from fastapi.responses import Response
+from pydantic_core import to_json
 
+from service.body import JSON
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.openapi import ENCODE, WRITE, Router
-from service.schemas import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    write_cursor,
-)
-from service.standing.logic import (
-    bounds_or_default,
-    change_standing_query,
-    create_standing_query,
-)
-from service.standing.schemas import (
-    EventsResponse,
-    StandingQueriesResponse,
-    StandingQueryChange,
-    StandingQueryRequest,
-    StandingQueryResponse,
-    WebhookChange,
-    WebhookRequest,
-    standing_query_response,
-)
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.standing import schemas
+from service.standing.logic import change_standing_query, create_standing_query
 from service.standing.store import StandingQuery
-from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
+from service.standing.targets import AllowedTargets, parse_target
 from service.state import StoredResponse
 from service.threads import run_in
 
@@ -73,7 +57,7 @@ QueryId = Annotated[
     "",
     summary="Make a standing query",
     status_code=201,
-    response_model=StandingQueryResponse,
+    response_model=StandingQuery,
     responses=ENCODE(
         {201: "It is durable: every document stored from now on is compared"},
         "document-not-found",
@@ -83,7 +67,7 @@ QueryId = Annotated[
     ),
 )
 async def post_standing_query(
-    request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[schemas.StandingQueryRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
     collection: CollectionDep,
     idempotency_key: IdempotencyKey = None,
@@ -98,19 +82,25 @@ async def post_standing_query(
     async def work() -> StoredResponse:
         webhook = None if request.webhook is None else request.webhook.to_webhook()
         await _check_webhook(collection, request.webhook)
-        bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
-            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
+            collection, request.to_interest(), request.text, webhook, strict=request.strict
         )
-        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
-        prefix = http.state.prefix
-        return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
+        place = f"{http.state.prefix}{PREFIX}/{made.id}"
+        return StoredResponse(201, _with_secret(made), place)
 
     return await respond_once(http, collection, idempotency_key, work)
 
 
+def _with_secret(query: StandingQuery) -> bytes:
+    """Return the JSON of a query with the secret of its webhook, which is shown once."""
+    shown = query.model_dump(mode="json")
+    if query.webhook is not None:
+        shown["webhook"]["secret"] = query.webhook.secret
+    return to_json(shown)
+
+
 async def _check_webhook(
-    collection: Collection, webhook: WebhookRequest | WebhookChange | None
+    collection: Collection, webhook: schemas.WebhookRequest | schemas.WebhookChange | None
 ) -> None:
     """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
     if webhook is None or webhook.url is None:
@@ -118,26 +108,22 @@ async def _check_webhook(
     try:
         allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
         await allowed.check(parse_target(webhook.url))
-    except (TargetRefusedError, ValueError) as error:
+    except ValueError as error:
         raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
 
 
 @router.get(
     "",
     summary="List the standing queries",
-    responses=WRITE(
-        {200: "A page"},
-        "standing-query-not-found",
-    ),
+    responses=WRITE({200: "A page"}, "standing-query-not-found"),
 )
 async def get_standing_queries(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
-) -> StandingQueriesResponse:
+) -> schemas.StandingQueriesResponse:
     """Return the standing queries in the order in which they were made, without their texts."""
-    standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.store.listed, cursor, limit)
-    return StandingQueriesResponse(
-        queries=[standing_query_response(query) for query in found],
+    found = await run_in(collection.jobs.threads, collection.standing.store.listed, cursor, limit)
+    return schemas.StandingQueriesResponse(
+        queries=found,
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
     )
 
@@ -158,7 +144,7 @@ After = Annotated[
 @router.get("/events", summary="Get the events of all standing queries", responses=EVENTS)
 async def get_all_events(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, after: After = 0
-) -> EventsResponse:
+) -> schemas.EventsResponse:
     """Return a page of the events of all standing queries.
 
     The last events of each query are kept, `max_standing_events` of them.
@@ -172,7 +158,7 @@ async def get_events(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
     after: After = 0,
-) -> EventsResponse:
+) -> schemas.EventsResponse:
     """Return a page of the events of a standing query.
 
     Each is a version of a document that was stored after the query was made and matches it.
@@ -182,10 +168,10 @@ async def get_events(
 
 async def _events(
     collection: Collection, query_id: str | None, after: int, limit: int
-) -> EventsResponse:
-    standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.store.events_after, after, limit, query_id)
-    return EventsResponse(events=found, last=found[-1].number if found else after)
+) -> schemas.EventsResponse:
+    store = collection.standing.store
+    found = await run_in(collection.jobs.threads, store.events_after, after, limit, query_id)
+    return schemas.EventsResponse(events=found, last=found[-1].number if found else after)
 
 
 @router.get(
@@ -193,41 +179,35 @@ async def _events(
     summary="Get a standing query",
     responses=WRITE({200: "The standing query"}, "standing-query-not-found"),
 )
-async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
+async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQuery:
     """Return what a standing query looks for, and whether new documents are compared with it."""
-    standing, threads = collection.standing, collection.jobs.threads
-    return standing_query_response(await run_in(threads, standing.store.find, query_id))
+    return await run_in(collection.jobs.threads, collection.standing.store.find, query_id)
 
 
 @router.patch(
     "/{id}",
     summary="Change a standing query",
+    response_model=StandingQuery,
     responses=WRITE(
-        {200: "It is durable, and holds for what is sent from now on"},
-        "standing-query-not-found",
+        {200: "It is durable, and holds for what is sent from now on"}, "standing-query-not-found"
     ),
 )
 async def change_query(
     query_id: QueryId,
-    request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
+    request: Annotated[schemas.StandingQueryChange, Body(openapi_examples=CHANGES)],
     collection: CollectionDep,
-) -> StandingQueryResponse:
+) -> StandingQuery | Response:
     """Change the bounds or the webhook, or pause it; what is not given stays as it is.
 
     Documents that were not compared yet are compared inside the new bounds; events that were sent
     stay. What a query looks for is not changed: make another one.
     """
     await _check_webhook(collection, request.webhook)
-    known: str | None = None
-
-    def change(before: StandingQuery) -> StandingQuery:
-        nonlocal known
-        known = None if before.webhook is None else before.webhook.secret
-        return request.apply(before)
-
-    changed = await change_standing_query(collection, query_id, change)
-    new = changed.webhook is not None and changed.webhook.secret != known
-    return standing_query_response(changed, with_secret=new)
+    before, changed = await change_standing_query(collection, query_id, request.apply)
+    known = before.webhook and before.webhook.secret
+    if changed.webhook is None or changed.webhook.secret == known:
+        return changed
+    return Response(_with_secret(changed), media_type=JSON)
 
 
 @router.post(
@@ -235,25 +215,19 @@ async def change_query(
     summary="Try a webhook again",
     responses=WRITE({200: "It is tried at once"}, "standing-query-not-found"),
 )
-async def resume_standing_query(
-    query_id: QueryId, collection: CollectionDep
-) -> StandingQueryResponse:
+async def resume_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQuery:
     """Deliver the events that wait, also after the last attempt failed; none is left out.
 
     Without a webhook, or where none waits, this does nothing.
     """
-    standing, threads = collection.standing, collection.jobs.threads
-    return standing_query_response(await run_in(threads, standing.resume, query_id))
+    return await run_in(collection.jobs.threads, collection.standing.resume, query_id)
 
 
 @router.delete(
     "/{id}",
     summary="Delete a standing query and its events",
     status_code=204,
-    responses=WRITE(
-        {204: "It is deleted"},
-        "standing-query-not-found",
-    ),
+    responses=WRITE({204: "It is deleted"}, "standing-query-not-found"),
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""

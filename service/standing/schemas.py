@@ -1,8 +1,7 @@
 """Bodies of /standing-queries."""
 
-from dataclasses import fields, replace
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from dataclasses import fields
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -15,17 +14,15 @@ from service.schemas import (
     Cosine,
     DocumentId,
     QueryBody,
-    ReceiptBody,
     Share,
     Strict,
     Title,
     WholeText,
     nullable,
     optional,
-    receipt_body,
 )
-from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.targets import MAX_URL_CHARACTERS, parse_target
+from service.standing.store import Event, Interest, StandingQuery, Webhook, new_webhook
+from service.standing.targets import MAX_URL_CHARACTERS
 from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 
 Secret = Annotated[
@@ -55,7 +52,7 @@ class WebhookRequest(BodyModel):
 
     def to_webhook(self) -> Webhook:
         """Return the webhook, with a secret."""
-        return Webhook(self.url, self.secret or make_secret())
+        return new_webhook(self.url, self.secret or make_secret())
 
 
 class StandingQueryRequest(QueryBody):
@@ -85,19 +82,16 @@ class StandingQueryRequest(QueryBody):
     webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
     strict: Strict = False
 
-    @property
-    def bounds(self) -> Bounds:
-        """The bounds that are given."""
-        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
-
-    def to_interest(self, bounds: Bounds) -> Interest:
-        """Return what is looked for, inside these bounds."""
+    def to_interest(self) -> Interest:
+        """Return what is looked for, inside the bounds that are given."""
         return Interest(
-            document_id=self.id,
+            document=self.id,
             title=self.title or "",
             mode=self.mode,
-            bounds=bounds,
-            where=None if self.filter is None else self.filter.to_filter(),
+            filter=None if self.filter is None else filter_to_json(self.filter.to_filter()),
+            min_score=self.min_score,
+            min_probability=self.min_probability,
+            max_false_positive_rate=self.max_false_positive_rate,
         )
 
 
@@ -105,12 +99,7 @@ class _Change(BodyModel):
     """What is to be another; what is not given stays. Null takes away what there may be none of."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_json(cls, given: object) -> object:
-        """Let null pass, unlike `BodyModel`."""
-        return given
+    null_is_absent = False
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -142,9 +131,14 @@ class WebhookChange(_Change):
         if url is None:
             detail = "give this: the query has no webhook"
             raise InvalidInputError([FieldError("#/webhook/url", detail)])
-        if before is not None and "secret" not in self.model_fields_set:
-            return Webhook(url, before.secret)
-        return Webhook(url, self.secret or make_secret())
+        if before is None:
+            return new_webhook(url, self.secret or make_secret())
+        secret = before.secret
+        if "secret" in self.model_fields_set:
+            secret = self.secret or make_secret()
+        if (url, secret) == (before.url, before.secret):
+            return before
+        return new_webhook(url, secret, before.delivered)
 
 
 class StandingQueryChange(_Change):
@@ -166,58 +160,19 @@ class StandingQueryChange(_Change):
 
     def apply(self, before: StandingQuery) -> StandingQuery:
         """Return what the query is to be."""
-        given = self.model_dump(
-            include={field.name for field in fields(Bounds)}, exclude_unset=True
-        )
-        bounds = replace(before.interest.bounds, **given)
-        webhook = before.webhook
+        bounds = {field.name for field in fields(Bounds)}
+        changed = self.model_dump(include=bounds, exclude_unset=True)
         if "webhook" in self.model_fields_set:
-            webhook = None if self.webhook is None else self.webhook.apply(before.webhook)
-        return replace(
-            before,
-            interest=replace(before.interest, bounds=bounds),
-            webhook=webhook,
-            paused=before.paused if self.paused is None else self.paused,
-        )
-
-
-class WebhookResponse(BaseModel):
-    """A webhook, and how far it has come."""
-
-    url: str = Field(description="Without path and query, which may be secret.")
-    secret: str | None = nullable("Shown once, by the request that sets it; null ever after.")
-    state: DeliveryState = Field(
-        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
-        "no other until POST /standing-queries/{id}/resume."
-    )
-    delivered: int = Field(description="Number of the last event that was received.")
-    attempts: int = Field(description="To deliver the next event, which all failed.")
-    failure: str | None = nullable("Why the last attempt failed; null after a success.")
-    retry_at: str | None = nullable("When the next attempt is due, ISO 8601 in UTC; null for none.")
-
-
-class StandingQueryResponse(BaseModel):
-    """A standing query, without its text."""
-
-    id: str
-    document: str | None = nullable("Id of the stored document; null for a text.")
-    title: str = Field(description="Of the text.")
-    mode: Mode
-    filter: dict[str, Any] | None = nullable("The filter, as it is evaluated; null for none.")
-    min_score: float | None = nullable("Null where it does not count.")
-    min_probability: float | None = nullable("Null where it does not count.")
-    max_false_positive_rate: float | None = nullable("Null where it does not count.")
-    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
-    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
-    webhook: WebhookResponse | None = nullable("Where events are sent; null for nowhere.")
-    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
-    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
+            changed["webhook"] = self.webhook and self.webhook.apply(before.webhook)
+        if self.paused is not None:
+            changed["paused"] = self.paused
+        return before.model_copy(update=changed)
 
 
 class StandingQueriesResponse(BaseModel):
     """A page of standing queries, the oldest first."""
 
-    queries: list[StandingQueryResponse]
+    queries: list[StandingQuery]
     next_cursor: str | None = nullable("Of the next page; null on the last one.")
 
 
@@ -228,42 +183,4 @@ class EventsResponse(BaseModel):
     last: int = Field(
         description="Number of the last event on this page, or `after` where there is none: give "
         "it as `after` to get the next ones."
-    )
-
-
-def standing_query_response(
-    query: StandingQuery, *, with_secret: bool = False
-) -> StandingQueryResponse:
-    """Return the body of a standing query."""
-    interest, receipt = query.interest, query.receipt
-    return StandingQueryResponse(
-        id=query.id,
-        document=interest.document_id,
-        title=interest.title,
-        mode=interest.mode,
-        filter=None if interest.where is None else filter_to_json(interest.where),
-        min_score=interest.bounds.min_score,
-        min_probability=interest.bounds.min_probability,
-        max_false_positive_rate=interest.bounds.max_false_positive_rate,
-        receipt=None if receipt is None else receipt_body(receipt),
-        created=query.created,
-        webhook=_webhook_response(query, with_secret=with_secret),
-        paused=query.paused,
-        detail=query.detail,
-    )
-
-
-def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResponse | None:
-    webhook, delivery = query.webhook, query.delivery
-    if webhook is None:
-        return None
-    due = datetime.fromtimestamp(delivery.retry_at, UTC).isoformat(timespec="seconds")
-    return WebhookResponse(
-        url=parse_target(webhook.url).origin,
-        secret=webhook.secret if with_secret else None,
-        state=delivery.state,
-        delivered=delivery.delivered,
-        attempts=delivery.attempts,
-        failure=delivery.failure,
-        retry_at=due if delivery.state == "retrying" else None,
     )

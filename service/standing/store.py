@@ -2,11 +2,19 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainSerializer,
+    computed_field,
+    field_serializer,
+)
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from encoder.arrays import Float32
@@ -14,135 +22,125 @@ from encoder.blocks import Receipt
 from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
-from index.store.filters import Filter, filter_from_json, filter_to_json
+from index.store.filters import Filter, filter_from_json
+from service.encode import EncodedText
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
-from service.state import State, events, progress, standing
+from service.schemas import ReceiptBody, nullable
+from service.standing.targets import parse_target
+from service.state import State, events, keep_newest, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """Where events are sent, and the secret that signs them: `whsec_` and Base64."""
+class Webhook(BaseModel, frozen=True):
+    """A webhook, and how far it has come."""
 
-    url: str
-    secret: str = field(repr=False)
+    url: Annotated[str, PlainSerializer(lambda url: parse_target(url).origin)] = Field(
+        description="Without path and query, which may be secret."
+    )
+    secret: Annotated[str, PlainSerializer(lambda _: None, str | None)] = Field(
+        repr=False, description="Shown once, by the request that sets it; null ever after."
+    )
+    delivered: int = Field(description="Number of the last event that was received.")
+    attempts: int = Field(description="To deliver the next event, which all failed.")
+    failure: str | None = nullable("Why the last attempt failed; null after a success.")
+    retry_at: float = Field(
+        description="When the next attempt is due, ISO 8601 in UTC; null for none."
+    )
+    failed: bool = Field(exclude=True)
 
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """How far the webhook of a query has come.
-
-    Attributes:
-        delivered: number of the last event that was received.
-        attempts: to deliver the one after it, which all failed.
-        retry_at: seconds since the epoch before which it is not tried again.
-        failed: there will be no other attempt until somebody resumes it.
-        failure: why the last attempt failed; None after a success.
-    """
-
-    delivered: int = 0
-    attempts: int = 0
-    retry_at: float = 0.0
-    failed: bool = False
-    failure: str | None = None
-
-    @property
+    @computed_field(
+        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
+        "no other until POST /standing-queries/{id}/resume."
+    )
     def state(self) -> DeliveryState:
         """Whether events are delivered, tried again, or not tried any more."""
         if self.failed:
             return "failed"
         return "retrying" if self.attempts else "active"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryText:
-    """The text of a standing query as it was encoded."""
-
-    text: str
-    vector: Float32
-    blocks: BlockVectors
-    receipt: Receipt
-    fingerprint: str
+    @field_serializer("retry_at")
+    def _due(self, seconds: float) -> str | None:
+        if self.failed or not self.attempts:
+            return None
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interest:
-    """What a standing query looks for.
+def new_webhook(url: str, secret: str, delivered: int = 0) -> Webhook:
+    """Return a webhook that got the events up to this one, and whose next attempt is the first."""
+    return Webhook(
+        url=url,
+        secret=secret,
+        delivered=delivered,
+        attempts=0,
+        failure=None,
+        retry_at=0.0,
+        failed=False,
+    )
 
-    Attributes:
-        document_id: of a stored document, as it is whenever it is compared; None for a text.
-        title: of the text, if it has one.
-        mode: what new documents are scored by.
-        bounds: that a new document must meet; at least one.
-        where: a filter that its metadata must pass.
-    """
 
-    document_id: str | None
-    title: str = ""
+def _readable(given: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a filter in JSON that can be evaluated."""
+    if given is not None:
+        filter_from_json(given)
+    return given
+
+
+class Interest(BaseModel, frozen=True):
+    """What a standing query looks for; new documents must meet at least one bound."""
+
+    document: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Of the text.")
     mode: Mode
-    bounds: Bounds
-    where: Filter | None = None
+    filter: Annotated[dict[str, Any] | None, AfterValidator(_readable)] = nullable(
+        "The filter, as it is evaluated; null for none."
+    )
+    min_score: float | None = nullable("Null where it does not count.")
+    min_probability: float | None = nullable("Null where it does not count.")
+    max_false_positive_rate: float | None = nullable("Null where it does not count.")
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a new document must meet."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+
+    @property
+    def where(self) -> Filter | None:
+        """What its metadata must pass."""
+        return None if self.filter is None else filter_from_json(self.filter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingQuery:
-    """A standing query, without its text.
+class StandingQuery(Interest, frozen=True):
+    """A standing query, without its text."""
 
-    Attributes:
-        number: in the order in which they were made.
-        id: its name for clients.
-        interest: what it looks for.
-        created: ISO 8601 in UTC.
-        scanned: every vector up to this id was compared with it.
-        detail: why new documents wait and are not compared with it; None if they are.
-        fingerprint: of the vectors of its text; None for a stored document.
-        receipt: what was read of its text; None for a stored document.
-        webhook: where events are sent, if anywhere.
-        delivery: how far that has come.
-        paused: nothing is compared with it or delivered until somebody ends that.
-        revision: how often it was changed.
-    """
-
-    number: int
     id: str
-    interest: Interest
-    created: str
-    scanned: int
-    detail: str | None
-    fingerprint: str | None
-    receipt: Receipt | None
-    webhook: Webhook | None
-    delivery: Delivery
-    paused: bool = False
-    revision: int = 0
+    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
+    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
+    webhook: Webhook | None = nullable("Where events are sent; null for nowhere.")
+    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
+    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
+    number: int = Field(exclude=True)  # in the order in which they were made
+    scanned: int = Field(exclude=True)  # every vector up to this id was compared with it
+    fingerprint: str | None = Field(exclude=True)  # of the vectors of its text, if it has one
+    revision: int = Field(exclude=True)  # how often it was changed
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(BaseModel, frozen=True):
     """A new document that matches a standing query."""
 
-    number: Annotated[
-        int, Field(description="Ascending over all standing queries of the collection, with gaps.")
-    ]
-    query: Annotated[str, Field(description="Id of the standing query.")]
-    created: Annotated[str, Field(description="ISO 8601 in UTC.")]
-    document: Annotated[str, Field(description="Id of the new document.")]
-    title: Annotated[str, Field(description="Of the new document.")]
-    score: Annotated[float, Field(description="As POST /match gives it.")]
-    scored_as: Annotated[
-        Mode, Field(description="The mode whose score this is; as in POST /match.")
-    ]
-    probability: Annotated[
-        float | None, Field(description="That it is a match; null without a calibration.")
-    ]
-    false_positive_rate: Annotated[
-        float | None,
-        Field(
-            description="Share of random pairs of the corpus that score as high; null without a "
-            "calibration."
-        ),
-    ]
+    number: int = Field(
+        description="Ascending over all standing queries of the collection, with gaps."
+    )
+    query: str = Field(description="Id of the standing query.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    document: str = Field(description="Id of the new document.")
+    title: str = Field(description="Of the new document.")
+    score: float = Field(description="As POST /match gives it.")
+    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
+    probability: float | None = nullable("That it is a match; null without a calibration.")
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null without a calibration."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +162,8 @@ class Scan:
 
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
 _QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
-_FOUND = list(events.c)[2:]  # after its number and that of its query
-_EVENT = select(events.c.number, standing.c.id, *_FOUND).join_from(events, standing)
+_OF_EVENT = [column for column in events.c if column.name != "query"]
+_EVENT = select(standing.c.id.label("query"), *_OF_EVENT).join_from(events, standing)
 _WAITS = exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
 _UNDELIVERED = (
     select(*_QUERY)
@@ -190,7 +188,12 @@ class StandingStore:
             self._check_room(connection, text_bytes)
 
     def add(
-        self, interest: Interest, text: QueryText | None, webhook: Webhook | None, scanned: int
+        self,
+        interest: Interest,
+        text: EncodedText | None,
+        webhook: Webhook | None,
+        scanned: int,
+        fingerprint: str = "",
     ) -> StandingQuery:
         """Store a new query, durably.
 
@@ -199,6 +202,7 @@ class StandingStore:
             text: encoded; None for a stored document.
             webhook: where to tell its events, if anywhere.
             scanned: the last vector id that is not new to it.
+            fingerprint: of the vectors of the text.
         """
         size = 0 if text is None else len(text.text.encode())
         row = {
@@ -208,7 +212,7 @@ class StandingStore:
             "scanned": scanned,
             "bytes": size,
             **_webhook_columns(webhook),
-            **_text_columns(text),
+            **_text_columns(text, fingerprint),
         }
         with self._state.writing() as connection:
             self._check_room(connection, size)
@@ -229,32 +233,33 @@ class StandingStore:
 
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
-    ) -> StandingQuery:
+    ) -> tuple[StandingQuery, StandingQuery]:
         """Change the bounds, the webhook or the pause of a query, durably.
 
         What is being compared with it meanwhile is compared again. A webhook where there was none
         gets what is found from now on; another one goes on where the former one was.
         What `change` raises leaves the query as it is.
+
+        Returns:
+            The query as it was, and as it is.
         """
         with self._state.writing() as connection:
             before = _find(connection, query_id)
             after = change(before)
-            webhook, delivery = after.webhook, before.delivery
-            if webhook != before.webhook:
-                delivery = Delivery(delivery.delivered)
-            if before.webhook is None and webhook is not None:
+            webhook = after.webhook
+            if webhook is not None and before.webhook is None:
                 last = select(func.max(events.c.number)).where(events.c.query == before.number)
-                delivery = replace(delivery, delivered=connection.scalar(last) or 0)
+                last_found = connection.scalar(last) or 0
+                webhook = webhook.model_copy(update={"delivered": last_found})
             _update(
                 connection,
                 before,
-                interest=_interest_json(after.interest),
+                interest=_interest_json(after),
                 paused=after.paused,
                 revision=before.revision + 1,
                 **_webhook_columns(webhook),
-                **asdict(delivery),
             )
-            return _find(connection, query_id)
+            return before, _find(connection, query_id)
 
     def remove(self, query_id: str) -> None:
         """Remove a query and its events, or raise StandingQueryNotFoundError."""
@@ -263,19 +268,19 @@ class StandingStore:
             if not done.rowcount:
                 raise StandingQueryNotFoundError(query_id)
 
-    def read_text(self, query: StandingQuery) -> QueryText | None:
+    def read_text(self, query: StandingQuery) -> EncodedText | None:
         """Return the text of a query; None if it has none, or was removed."""
         columns = [standing.c[name] for name in _OF_TEXTS]
         with self._state.reading() as connection:
             row = connection.execute(
                 select(*columns).where(standing.c.number == query.number)
             ).first()
-        return None if row is None or row.fingerprint is None else _text(row)
+        return None if row is None or row.fingerprint is None else _text(row, query.title)
 
-    def put_text(self, query: StandingQuery, text: QueryText) -> None:
+    def put_text(self, query: StandingQuery, text: EncodedText, fingerprint: str) -> None:
         """Replace the encoded text of a query by that of another checkpoint."""
         with self._state.writing() as connection:
-            _update(connection, query, **_text_columns(text))
+            _update(connection, query, **_text_columns(text, fingerprint))
 
     def hold(self, query: StandingQuery, detail: str | None) -> None:
         """Record why new documents wait and are not compared with a query; None if they are."""
@@ -334,14 +339,14 @@ class StandingStore:
         with self._state.reading() as connection:
             if query_id is not None:
                 page = page.where(events.c.query == _find(connection, query_id).number)
-            return [Event(*row) for row in connection.execute(page)]
+            return [Event(**row._asdict()) for row in connection.execute(page)]
 
     def undelivered(self) -> list[StandingQuery]:
         """Return the queries whose webhooks have an event to deliver, those due first."""
         with self._state.reading() as connection:
             return [_query(row) for row in connection.execute(_UNDELIVERED)]
 
-    def record(self, query: StandingQuery, delivery: Delivery) -> bool:
+    def record(self, query: StandingQuery, after: Webhook) -> bool:
         """Record how far the webhook of a query has come; nothing of one that is another by now.
 
         What was received stays received where the secret is another one; a failure does not count
@@ -350,18 +355,16 @@ class StandingStore:
         Returns:
             Whether the next event may be delivered to it.
         """
-        webhook = query.webhook
-        if webhook is None:
-            raise ValueError("a query without a webhook has nothing delivered")
         with self._state.writing() as connection:
             now = connection.execute(select(*_QUERY).where(standing.c.number == query.number))
             row = now.first()
-            if row is None or row.url != webhook.url:
+            if row is None or row.url != after.url:
                 return False
-            same_secret = row.secret == webhook.secret
-            if same_secret or not delivery.attempts:
-                furthest = max(row.delivered, delivery.delivered)
-                _update(connection, query, **asdict(replace(delivery, delivered=furthest)))
+            same_secret = row.secret == after.secret
+            if same_secret or not after.attempts:
+                furthest = max(row.delivered, after.delivered)
+                known = {"secret": row.secret, "delivered": furthest}
+                _update(connection, query, **dict(after) | known)
             return same_secret and not row.paused
 
     def resume(self, query_id: str) -> StandingQuery:
@@ -400,11 +403,7 @@ class StandingStore:
             for hit in scan.found
         ]
         connection.execute(insert(events), rows)
-        theirs = events.c.query == number
-        newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())
-        first_beyond = connection.scalar(newest.limit(1).offset(MAX_EVENTS))
-        if first_beyond is not None:
-            connection.execute(delete(events).where(theirs, events.c.number <= first_beyond))
+        keep_newest(connection, events.c.number, MAX_EVENTS, events.c.query == number)
 
     def _check_room(self, connection: Connection, size: int) -> None:
         count, used = connection.execute(
@@ -429,35 +428,43 @@ def _update(connection: Connection, query: StandingQuery, **values: Any) -> None
 
 def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
-    interest, receipt, url = (columns.pop(name) for name in ("interest", "receipt", "url"))
-    secret, where = columns.pop("secret"), interest["where"]
-    interest["bounds"] = Bounds(**interest["bounds"])
-    interest["where"] = None if where is None else filter_from_json(where)
-    delivery = {part.name: columns.pop(part.name) for part in fields(Delivery)}
+    interest = columns.pop("interest")
+    webhook = {name: columns.pop(name) for name in Webhook.model_fields}
     return StandingQuery(
-        interest=Interest(**interest),
-        receipt=None if receipt is None else Receipt(**receipt),
-        webhook=None if url is None else Webhook(url, secret),
-        delivery=Delivery(**delivery),
+        document=interest["document_id"],
+        title=interest["title"],
+        mode=interest["mode"],
+        filter=interest["where"],
+        **interest["bounds"],
+        webhook=None if webhook["url"] is None else Webhook(**webhook),
         **columns,
     )
 
 
 def _interest_json(interest: Interest) -> dict[str, Any]:
-    where = None if interest.where is None else filter_to_json(interest.where)
-    return {**asdict(interest), "where": where}
+    return {
+        "document_id": interest.document,
+        "title": interest.title,
+        "mode": interest.mode,
+        "bounds": asdict(interest.bounds),
+        "where": interest.filter,
+    }
 
 
-def _webhook_columns(webhook: Webhook | None) -> dict[str, str | None]:
-    return {"url": None, "secret": None} if webhook is None else asdict(webhook)
+def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:
+    if webhook is None:
+        return dict(new_webhook("", "")) | {"url": None, "secret": None}
+    return dict(webhook)
 
 
-def _text_columns(text: QueryText | None) -> dict[str, Any]:
+def _text_columns(text: EncodedText | None, fingerprint: str) -> dict[str, Any]:
     """Return the columns of an encoded text; all are null for a stored document."""
     if text is None:
         return dict.fromkeys(_OF_TEXTS)
+    if text.blocks is None:
+        raise ValueError("an encoded text has block vectors")
     return {
-        "fingerprint": text.fingerprint,
+        "fingerprint": fingerprint,
         "receipt": asdict(text.receipt),
         "offsets": text.blocks.offsets.astype("<i8").tobytes(),
         "vector": text.vector.astype("<f4").tobytes(),
@@ -466,11 +473,14 @@ def _text_columns(text: QueryText | None) -> dict[str, Any]:
     }
 
 
-def _text(row: Row[Any]) -> QueryText:
+def _text(row: Row[Any], title: str) -> EncodedText:
     places = np.frombuffer(row.offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
-    blocks = BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1))
-    return QueryText(
-        row.text, _numbers(row.vector), blocks, Receipt(**row.receipt), row.fingerprint
+    return EncodedText(
+        text=row.text,
+        title=title,
+        vector=_numbers(row.vector),
+        receipt=Receipt(**row.receipt),
+        blocks=BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1)),
     )
 
 

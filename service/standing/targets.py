@@ -8,34 +8,27 @@ to the address that was checked, whatever the name resolves to a moment later.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore2
 
 MAX_URL_CHARACTERS = 2_048
-
-
 _HTTPS = 443
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-
 _RESOLVE_SECONDS = 5.0
-
-
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
     for network in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10")
 )
-
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class TargetRefusedError(Exception):
+class TargetRefusedError(ValueError):
     """A webhook may not reach this address."""
 
 
@@ -147,36 +140,22 @@ class AllowedTargets:
         return all(named) or (target.secure and all(map(_is_public, embedded)))
 
 
-class CheckedBackend(httpcore2.AsyncNetworkBackend):
+class CheckedBackend(httpcore2.AnyIOBackend):
     """Connects to the addresses of one target that may be reached, and to nothing else."""
 
     def __init__(self, target: Target, allowed: AllowedTargets) -> None:
         self._target = target
         self._allowed = allowed
-        self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+        self, host: str, port: int, *args: Any, **kwargs: Any
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address that answers."""
-        addresses: Sequence[str] = await self._allowed.resolve(self._target)
-        for address in addresses[:-1]:
+        *others, last = await self._allowed.resolve(self._target)
+        for address in others:
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                return await self._network.connect_tcp(
-                    address, self._target.port, timeout, local_address, socket_options
-                )
-        return await self._network.connect_tcp(
-            addresses[-1], self._target.port, timeout, local_address, socket_options
-        )
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
+                return await super().connect_tcp(address, self._target.port, *args, **kwargs)
+        return await super().connect_tcp(last, self._target.port, *args, **kwargs)
 
 
 def _refusal(target: Target) -> str:

@@ -17,22 +17,15 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 
 import httpcore2
 
-from index.errors import StoreError
-from service.errors import StandingQueryNotFoundError
+from service.errors import StandingQueryNotFoundError, describe
 from service.metrics import CollectionMetrics
-from service.standing.store import Delivery, Event, StandingQuery, StandingStore
-from service.standing.targets import (
-    AllowedTargets,
-    CheckedBackend,
-    TargetRefusedError,
-    parse_target,
-)
+from service.standing import targets
+from service.standing.store import Event, StandingQuery, StandingStore, Webhook, new_webhook
 
 WHSEC = "whsec_"
 _SECRET_BYTES = 32
@@ -122,7 +115,7 @@ class Webhooks:
         self.attempts = ATTEMPTS
         self._store = store
         self._metrics = metrics
-        self._allowed = AllowedTargets(hosts)
+        self._allowed = targets.AllowedTargets(hosts)
         self._tls: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -170,7 +163,7 @@ class Webhooks:
             try:
                 wait = self._begin_what_is_due()
             except Exception as error:
-                _LOG.error("webhooks are paused: %s", _describe(error))
+                _LOG.error("webhooks are paused: %s", describe(error))
             try:
                 await asyncio.wait_for(self._woken.wait(), wait)
             except TimeoutError:
@@ -183,14 +176,15 @@ class Webhooks:
         """Begin to deliver to those that are due; return the seconds until another one is."""
         now, wait = time.time(), _IDLE_SECONDS
         for query in self._store.undelivered():
-            if query.number in self._running:
+            webhook = query.webhook
+            if webhook is None or query.number in self._running:
                 continue
             # A clock that was set back makes nobody wait for longer than the longest time.
-            left = min(query.delivery.retry_at - now, _MOST_SECONDS * (1 + _JITTER))
+            left = min(webhook.retry_at - now, _MOST_SECONDS * (1 + _JITTER))
             if left > 0:
                 wait = min(wait, left)
             elif len(self._running) < _AT_A_TIME:
-                task = asyncio.ensure_future(self._deliver_some(query))
+                task = asyncio.ensure_future(self._deliver_some(query, webhook))
                 self._running[query.number] = task
                 task.add_done_callback(partial(self._done, query.number))
         return wait
@@ -199,90 +193,80 @@ class Webhooks:
         del self._running[number]
         self._woken.set()
 
-    async def _deliver_some(self, query: StandingQuery) -> None:
+    async def _deliver_some(self, query: StandingQuery, webhook: Webhook) -> None:
         """Deliver the next events of a query, until an attempt fails."""
         try:
-            delivery = query.delivery
             for _ in range(_EVENTS_A_TURN):
                 # One by one: a query may be removed meanwhile.
-                events = self._store.events_after(delivery.delivered, 1, query.id)
+                events = self._store.events_after(webhook.delivered, 1, query.id)
                 if not events:
                     return
                 try:
-                    await self._deliver(query, events[0])
+                    await self._deliver(query.id, webhook, events[0])
                 except _FailedError as error:
-                    self._store.record(query, self._after_failure(query, delivery, error))
+                    self._store.record(query, self._after_failure(query, webhook, error))
                     return
-                delivery = Delivery(delivered=events[0].number)
-                goes_on = self._store.record(query, delivery)
+                webhook = new_webhook(webhook.url, webhook.secret, events[0].number)
+                goes_on = self._store.record(query, webhook)
                 self._metrics.webhook_deliveries("delivered").inc()
                 if not goes_on:
                     return
         except StandingQueryNotFoundError:
             return
         except Exception as error:
-            _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
+            _LOG.error("the webhook of %s is paused: %s", query.id, describe(error))
             await asyncio.sleep(_FIRST_SECONDS)
 
     def _after_failure(
-        self, query: StandingQuery, delivery: Delivery, error: _FailedError
-    ) -> Delivery:
-        attempts = delivery.attempts + 1
+        self, query: StandingQuery, webhook: Webhook, error: _FailedError
+    ) -> Webhook:
+        attempts = webhook.attempts + 1
         failed = error.final or attempts >= self.attempts
         self._metrics.webhook_deliveries("failed" if failed else "retried").inc()
         if failed:
             _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
-        return replace(
-            delivery,
-            attempts=attempts,
-            retry_at=time.time() + retry_seconds(attempts),
-            failed=failed,
-            failure=str(error),
+        return webhook.model_copy(
+            update={
+                "attempts": attempts,
+                "retry_at": time.time() + retry_seconds(attempts),
+                "failed": failed,
+                "failure": str(error),
+            }
         )
 
-    async def _deliver(self, query: StandingQuery, event: Event) -> None:
+    async def _deliver(self, query_id: str, webhook: Webhook, event: Event) -> None:
         """Send one event, and take any 2xx as its receipt.
 
         Raises:
             _FailedError: it was not received.
         """
-        try:
-            async with asyncio.timeout(self.answer_seconds):
-                status = await self._post(query, event)
-        except (TargetRefusedError, OSError, *_NO_ANSWER) as error:
-            raise _FailedError(_reason(error)) from error
-        if not 200 <= status < 300:
-            redirected = " (redirects are not followed)" if status in _REDIRECTS else ""
-            raise _FailedError(f"the answer was {status}{redirected}", final=status == _GONE)
-
-    async def _post(self, query: StandingQuery, event: Event) -> int:
-        """Send one event; return the status of the answer."""
-        webhook = query.webhook
-        if webhook is None:
-            raise ValueError("a query without a webhook has nothing to deliver")
-        target = parse_target(webhook.url)
-        body = json.dumps(
-            {"type": EVENT_TYPE, "timestamp": event.created, "data": asdict(event)},
-            ensure_ascii=False,
-        ).encode()
-        name = f"{query.id}-{event.number}"
+        sent = {"type": EVENT_TYPE, "timestamp": event.created, "data": event.model_dump()}
+        body = json.dumps(sent, ensure_ascii=False).encode()
+        target = targets.parse_target(webhook.url)
         headers = {
             "Host": target.origin.partition("://")[2],
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
             "User-Agent": "longmatch",
             "Connection": "close",
-            **signed_headers(webhook.secret, name, body, time.time()),
+            **signed_headers(webhook.secret, f"{query_id}-{event.number}", body, time.time()),
         }
-        backend = CheckedBackend(target, self._allowed)
-        # A pool for each message: a connection is checked when it is made, and used once.
-        async with (
-            httpcore2.AsyncConnectionPool(self._tls, network_backend=backend) as pool,
-            pool.stream(
-                "POST", target.to_url(), headers=list(headers.items()), content=body
-            ) as response,
-        ):
-            return int(response.status)
+        backend = targets.CheckedBackend(target, self._allowed)
+        try:
+            # A pool for each message: a connection is checked when it is made, and used once.
+            async with (
+                asyncio.timeout(self.answer_seconds),
+                httpcore2.AsyncConnectionPool(self._tls, network_backend=backend) as pool,
+                pool.stream(
+                    "POST", target.to_url(), headers=list(headers.items()), content=body
+                ) as response,
+            ):
+                status = int(response.status)
+        except (targets.TargetRefusedError, OSError, *_NO_ANSWER) as error:
+            raise _FailedError(_reason(error)) from error
+        if not 200 <= status < 300:
+            redirected = " (redirects are not followed)" if status in _REDIRECTS else ""
+            raise _FailedError(f"the answer was {status}{redirected}", final=status == _GONE)
 
 
 def _reason(error: Exception) -> str:
@@ -290,7 +274,7 @@ def _reason(error: Exception) -> str:
     match error:
         case ssl.SSLError() | httpcore2.ConnectError(__context__=ssl.SSLError()):
             return "its certificate is not valid"
-        case TargetRefusedError():
+        case targets.TargetRefusedError():
             return str(error)
         case TimeoutError():
             return "there was no answer in time"
@@ -299,11 +283,6 @@ def _reason(error: Exception) -> str:
         case OSError():
             return "its name does not resolve"
     return "the answer broke off or is not HTTP"
-
-
-def _describe(error: Exception) -> str:
-    """Return what went wrong, without text that may come from a document or a receiver."""
-    return str(error) if isinstance(error, StoreError) else type(error).__name__
 
 
 def retry_seconds(attempts: int) -> float:

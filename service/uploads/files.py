@@ -18,15 +18,9 @@ from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
 from index.sqlite.connections import storage_error
-from service.errors import (
-    BodyTooLargeError,
-    CompressionRatioError,
-    FieldError,
-    InvalidInputError,
-    MalformedBodyError,
-)
+from service import errors
 from service.limits import check_disk
-from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
+from service.uploads.store import MAX_LISTED_ERRORS, LineError, Step, Upload
 
 UPLOADS_DIRECTORY = "uploads"
 MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
@@ -48,48 +42,31 @@ _MEMBER_BYTES = 1024
 _MEMBER_SLICE = 64 * 1024  # what follows a member is copied: less of it for many small ones
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """How much of an upload is held in memory at a time.
-
-    Attributes:
-        documents: of one batch.
-        line_bytes: of one line; a longer line is a `LineError`.
-        text_characters: of one document; a longer text is a `LineError`.
-    """
-
-    documents: int
-    line_bytes: int
-    text_characters: int
-
-
 @dataclass(slots=True)
-class Batch:
-    """Documents with different ids, each with the number of its line.
+class Batch(Step):
+    """Documents with different ids, each with the number of its line."""
 
-    Attributes:
-        position: bytes of the upload up to the end of the batch.
-        line: lines up to the end of the batch.
-        documents: to store.
-        failed: number of lines that are not valid documents.
-        errors: the first of them.
-    """
-
-    position: int
-    line: int
     documents: list[tuple[int, Document]] = field(default_factory=list)
-    failed: int = 0
-    errors: list[LineError] = field(default_factory=list)
 
 
-def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) -> Batch | None:
+def read_batch(
+    upload: BinaryIO,
+    position: int,
+    line: int,
+    *,
+    documents: int,
+    line_bytes: int,
+    text_characters: int,
+) -> Batch | None:
     """Read the next documents.
 
     Args:
         upload: the file of JSON Lines, opened as binary.
         position: where to start, in bytes.
         line: how many lines come before.
-        limits: of the batch.
+        documents: of a batch, at most.
+        line_bytes: of one line; a longer line is a `LineError`.
+        text_characters: of one document; a longer text is a `LineError`.
 
     Returns:
         A batch, which may contain only errors; None at the end of the file.
@@ -98,9 +75,9 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
     batch = Batch(position, line)
     ids: set[str] = set()
     characters = 0
-    for raw in _read_raw(upload, limits.line_bytes):
+    for raw in _read_raw(upload, line_bytes):
         if raw is None or raw.strip():
-            found = _document(raw, batch.line + 1, limits)
+            found = _document(raw, batch.line + 1, line_bytes, text_characters)
             if isinstance(found, LineError):
                 batch.failed += 1
                 if len(batch.errors) < MAX_LISTED_ERRORS:
@@ -113,7 +90,7 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
         batch.line += 1
-        if len(batch.documents) == limits.documents or batch.line - line == _MAX_LINES:
+        if len(batch.documents) == documents or batch.line - line == _MAX_LINES:
             return batch
     return batch if batch.position > position else None
 
@@ -129,9 +106,11 @@ def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
         yield None
 
 
-def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | LineError:
+def _document(
+    raw: bytes | None, line: int, line_bytes: int, text_characters: int
+) -> Document | LineError:
     if raw is None:
-        return LineError(line, "#", f"is longer than {limits.line_bytes} bytes")
+        return LineError(line, "#", f"is longer than {line_bytes} bytes")
     try:
         text = raw.decode().rstrip("\r\n")
         document = parse_document(text.removeprefix(_BYTE_ORDER_MARK) if line == 1 else text)
@@ -141,8 +120,8 @@ def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | L
         return LineError(line, "#", str(error))
     except DocumentError as error:
         return LineError(line, f"#/{error.field}", error.reason)
-    if len(document.text) > limits.text_characters:
-        return LineError(line, "#/text", f"is longer than {limits.text_characters} characters")
+    if len(document.text) > text_characters:
+        return LineError(line, "#/text", f"is longer than {text_characters} characters")
     return document
 
 
@@ -196,13 +175,13 @@ class UploadFile:
         """
         self._received += len(chunk)
         if self._received > self._max_bytes:
-            raise BodyTooLargeError(limit=self._max_bytes)
+            raise errors.BodyTooLargeError(limit=self._max_bytes)
         for part in self._gunzip.feed(chunk) if self._gunzip else (chunk,):
             self._bytes += len(part)
             if self._bytes > self._max_bytes:
-                raise BodyTooLargeError(limit=self._max_bytes)
+                raise errors.BodyTooLargeError(limit=self._max_bytes)
             if self._bytes > max(_FREE_BYTES, MAX_RATIO * self._received):
-                raise CompressionRatioError(limit=MAX_RATIO)
+                raise errors.CompressionRatioError(limit=MAX_RATIO)
             check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
             self._count_lines(part)
@@ -219,11 +198,13 @@ class UploadFile:
             self._gunzip.check_end()
         lines = self._lines + self._line_is_filled
         if not lines:
-            raise InvalidInputError([FieldError("#", "has no line")])
+            raise errors.InvalidInputError([errors.FieldError("#", "has no line")])
         with _storing(self._path):
             self._file.close()
             replace_durably(self._partial, self._path)
-        return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
+        return Upload(
+            id=self._path.stem, accepted=lines, size=self._bytes, digest=self._digest.digest()
+        )
 
     def abandon(self) -> None:
         """Remove the file, finished or not."""
@@ -263,20 +244,20 @@ class _Gunzip:
                     yield self._member.decompress(data, _READ_BYTES)
                     data = self._member.unconsumed_tail or self._member.unused_data
         except zlib.error as error:
-            raise MalformedBodyError("the body is not gzip, or is damaged") from error
+            raise errors.MalformedBodyError("the body is not gzip, or is damaged") from error
 
     def _begin_member(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
         self._members += 1
         if self._members > _FREE_MEMBERS + self._received // _MEMBER_BYTES:
-            raise MalformedBodyError(
+            raise errors.MalformedBodyError(
                 f"the gzip body has more than {_FREE_MEMBERS} members, and more than one for each "
                 f"{_MEMBER_BYTES} bytes: compress it as one"
             )
 
     def check_end(self) -> None:
         if self._received and not self._member.eof:
-            raise MalformedBodyError("the gzip body is truncated")
+            raise errors.MalformedBodyError("the gzip body is truncated")
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:

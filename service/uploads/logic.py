@@ -9,12 +9,10 @@ The files of the jobs that have not ended are in uploads/ of the data directory.
 
 import asyncio
 import logging
-import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -24,33 +22,16 @@ from sqlalchemy import Connection
 from encoder.atomic_files import write_atomically
 from index.document import Document
 from index.errors import StorageError, StoreError
-from service.documents.logic import Indexed, index_documents
+from service import errors
+from service.documents.logic import index_documents
 from service.engine import Collection
-from service.errors import (
-    EncodingFailedError,
-    InvalidInputError,
-    JobEndedError,
-    OverloadedError,
-    ShuttingDownError,
-    describe,
-)
 from service.limits import check_disk
 from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
 from service.state import IdempotencyStore, State, StoredResponse, request_digest
-from service.threads import run_in
-from service.uploads.files import (
-    MAX_UPLOADS,
-    MAX_UPLOADS_OF_CLIENT,
-    UPLOADS_DIRECTORY,
-    Batch,
-    BatchLimits,
-    UploadFile,
-    read_batch,
-    remove_others,
-    verify_upload,
-)
-from service.uploads.store import Job, JobStore, LineError, Step, Upload
+from service.threads import Worker, run_in
+from service.uploads import files
+from service.uploads.store import Job, JobStore, LineError, Upload
 
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
@@ -61,9 +42,6 @@ _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 _LOG = logging.getLogger(__name__)
 
 SERVER_FILE = "server-id"
-
-RunJob = Callable[[Job], None]
-AddMore = Callable[[Connection], None]
 
 
 def server_id(data: Path) -> str:
@@ -80,49 +58,44 @@ class Jobs:
     def __init__(
         self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
     ) -> None:
+        self._worker = Worker("jobs", self._run_next, _IDLE_SECONDS)
         self.store = JobStore(state, server_id(data) if state.shared else "")
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
         self._state = state
         self._settings = settings
-        self._uploads = data / UPLOADS_DIRECTORY
+        self._uploads = data / files.UPLOADS_DIRECTORY
         self._receiving: list[str] = []  # whose uploads arrive now
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
         self._turn_began = 0.0
-        self._stopping = threading.Event()
-        self._woken = threading.Event()
-        self._worker: threading.Thread | None = None
 
     @property
     def stopping(self) -> bool:
         """Whether the running job is to stop; it continues at the next start."""
-        return self._stopping.is_set()
+        return self._worker.stopping.is_set()
 
-    def start(self, run: RunJob) -> None:
+    def start(self, run: Callable[[Job], None]) -> None:
         """Start the thread, which continues with the jobs that have not ended.
 
         Args:
             run: indexes a job from its position, and returns when it has ended or `stopping`.
         """
+        self._run = run
         try:
-            remove_others(self._uploads, [job.id for job in self.store.unfinished()])
+            files.remove_others(self._uploads, [job.id for job in self.store.unfinished()])
         except StorageError as error:
             _LOG.error("%s", error)
-        self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
 
     def stop(self) -> None:
         """Ask the running job to stop, without waiting for it."""
-        self._stopping.set()
-        self._woken.set()
+        self._worker.stop()
 
     def close(self) -> None:
         """Stop, and wait for the threads; closing twice does nothing."""
-        self.stop()
-        if self._worker is not None:
-            self._worker.join()
+        self._worker.close()
         self.threads.shutdown()
 
     @contextmanager
@@ -139,12 +112,12 @@ class Jobs:
             ShuttingDownError: after `stop`.
         """
         if self.stopping:
-            raise ShuttingDownError
+            raise errors.ShuttingDownError
         clients = [job.client for job in self.store.unfinished()] + self._receiving
-        if len(clients) >= MAX_UPLOADS:
-            raise OverloadedError(_FULL_SECONDS, "jobs")
-        if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
-            raise OverloadedError(_FULL_SECONDS, "client_jobs")
+        if len(clients) >= files.MAX_UPLOADS:
+            raise errors.OverloadedError(_FULL_SECONDS, "jobs")
+        if clients.count(client) >= files.MAX_UPLOADS_OF_CLIENT:
+            raise errors.OverloadedError(_FULL_SECONDS, "client_jobs")
         check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
         self._receiving.append(client)
         try:
@@ -152,16 +125,21 @@ class Jobs:
         finally:
             self._receiving.remove(client)
 
-    def begin_upload(self, *, gzip: bool) -> UploadFile:
+    def begin_upload(self, *, gzip: bool) -> files.UploadFile:
         """Open the file of a new upload."""
-        return UploadFile(
+        return files.UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
             gzip=gzip,
             disk_reserve_bytes=self._settings.disk_reserve_bytes,
         )
 
-    def add(self, upload: Upload, answered: AddMore | None = None, client: str = "") -> None:
+    def add(
+        self,
+        upload: Upload,
+        answered: Callable[[Connection], None] | None = None,
+        client: str = "",
+    ) -> None:
         """Create a job of a client for an upload, durably, and wake the runner.
 
         `answered` stores the response to it in the same transaction.
@@ -170,7 +148,7 @@ class Jobs:
             self.store.insert(connection, upload, client)
             if answered is not None:
                 answered(connection)
-        self._woken.set()
+        self._worker.woken.set()
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job, or raise JobEndedError; what it has stored stays."""
@@ -178,7 +156,7 @@ class Jobs:
 
     def end(self, job: Job, state: JobEnd, detail: str | None = None) -> None:
         """Record how a job ended; do nothing if it had ended before."""
-        with suppress(JobEndedError):
+        with suppress(errors.JobEndedError):
             self._end(job.id, state, detail)
 
     def _end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
@@ -190,7 +168,7 @@ class Jobs:
 
     def verify(self, job: Job) -> bool:
         """Return whether the upload of a job is what was received; read once in each process."""
-        if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
+        if job.id not in self._verified and files.verify_upload(self.path_of(job), job.digest):
             self._verified.add(job.id)
         return job.id in self._verified
 
@@ -204,19 +182,6 @@ class Jobs:
         """Return the path of the upload of a job."""
         return self._uploads / f"{job.id}.ndjson"
 
-    def _work(self, run: RunJob) -> None:
-        said = ""
-        while not self.stopping:
-            try:
-                if self._run_next(run):
-                    continue
-                said = ""
-            except Exception as error:
-                if said != (said := describe(error)):
-                    _LOG.error("jobs are paused: %s", said)
-            self._woken.wait(_IDLE_SECONDS)
-            self._woken.clear()  # the store is read after this: no job added before is missed
-
     def _next(self) -> Job | None:
         """Return the oldest job of the client whose last turn was the longest ago."""
         first: dict[str, Job] = {}
@@ -229,7 +194,7 @@ class Jobs:
         self._turns[client] = max(self._turns.values(), default=0) + 1
         return first[client]
 
-    def _run_next(self, run: RunJob) -> bool:
+    def _run_next(self) -> bool:
         """Run the next job for a turn; return whether there was one.
 
         A job that cannot continue stays the oldest of its client, and those behind it wait: of two
@@ -241,13 +206,13 @@ class Jobs:
             return waiting is not None
         self._turn_began = monotonic()
         try:
-            run(job)
+            self._run(job)
         except Exception as error:
             if not self.stopping:
-                reason = describe(error)
+                reason = errors.describe(error)
                 _LOG.error("job %s is paused: %s", job.id, reason)
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
-                self._stopping.wait(_RETRY_SECONDS)
+                self._worker.stopping.wait(_RETRY_SECONDS)
         return True
 
 
@@ -257,72 +222,58 @@ _CHUNK_BYTES = 2**20
 Numbered = tuple[int, Document]
 
 
-@dataclass(frozen=True, slots=True)
-class UploadHead:
-    """What is known of an upload before it is read.
-
-    Attributes:
-        gzip: whether the body is compressed.
-        key: the Idempotency-Key, if there is one.
-        client: who sends it.
-        announced: bytes of the body, as sent; 0 if not known.
-    """
-
-    gzip: bool
-    key: str | None
-    client: str
-    announced: int
-
-
 async def submit_upload(
-    collection: Collection,
+    jobs: Jobs,
     chunks: AsyncIterator[bytes],
-    respond: Callable[[Upload], StoredResponse],
     charge: Callable[[int], Awaitable[None]],
-    head: UploadHead,
+    respond: Callable[[Upload], StoredResponse],
+    *,
+    gzip: bool,
+    key: str | None,
+    client: str,
 ) -> tuple[StoredResponse, bool]:
     """Receive an upload and create a job for it; both are durable at return.
 
     Args:
-        collection: that runs the job.
+        jobs: among which it has a place.
         chunks: the body as it arrives; one that ends too soon raises.
-        respond: makes the response.
         charge: is called with how many bytes, decompressed, were received.
-        head: of the request.
+        respond: makes the response.
+        gzip: whether the body is compressed.
+        key: the Idempotency-Key, if there is one.
+        client: who sends it.
 
     Returns:
         The response, and whether it is a replay of an earlier one.
     """
-    jobs, key = collection.jobs, head.key
-    with jobs.receiving(head.client, head.announced), jobs.idempotency.in_progress(key):
-        file = await run_in(jobs.threads, jobs.begin_upload, gzip=head.gzip)
-        try:
-            upload = await _receive(collection, file, chunks, charge)
-            request = request_digest("lines", upload.digest)
-            stored = await run_in(jobs.threads, jobs.idempotency.find, key, request)
-        except BaseException:  # also when the client disconnects or the service stops
-            await asyncio.shield(asyncio.to_thread(file.abandon))
-            raise
-        if stored:
-            await run_in(jobs.threads, file.abandon)
-            return stored, True
-        response = respond(upload)
-        store = partial(jobs.idempotency.insert, key, request, response) if key else None
-        try:
-            await run_in(jobs.threads, jobs.add, upload, store, head.client)
-        except StoreError:
-            await run_in(jobs.threads, file.abandon)
-            raise
-        return response, False
+    threads = jobs.threads
+    file = await run_in(threads, jobs.begin_upload, gzip=gzip)
+    try:
+        upload = await _receive(threads, file, chunks, charge)
+        request = request_digest("lines", upload.digest)
+        stored = await run_in(threads, jobs.idempotency.find, key, request)
+    except BaseException:  # also when the client disconnects or the service stops
+        await asyncio.shield(asyncio.to_thread(file.abandon))
+        raise
+    if stored:
+        await run_in(threads, file.abandon)
+        return stored, True
+    response = respond(upload)
+    store = partial(jobs.idempotency.insert, key, request, response) if key else None
+    try:
+        await run_in(threads, jobs.add, upload, store, client)
+    except StoreError:
+        await run_in(threads, file.abandon)
+        raise
+    return response, False
 
 
 async def _receive(
-    collection: Collection,
-    file: UploadFile,
+    threads: ThreadPoolExecutor,
+    file: files.UploadFile,
     chunks: AsyncIterator[bytes],
     charge: Callable[[int], Awaitable[None]],
 ) -> Upload:
-    threads = collection.jobs.threads
     held: list[bytes] = []
     async for chunk in chunks:
         held.append(chunk)
@@ -345,70 +296,55 @@ def run_job(collection: Collection, job: Job) -> None:
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     settings = collection.engine.settings
-    limits = BatchLimits(
+    read = partial(
+        files.read_batch,
         documents=BATCH_DOCUMENTS,
         line_bytes=settings.max_body_bytes,
         text_characters=settings.max_text_characters,
     )
     position, line = job.position, job.line
     with path.open("rb") as upload, asyncio.Runner() as runner:
-        while batch := read_batch(upload, position, line, limits):
+        while batch := read(upload, position, line):
             check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
-            step = runner.run(_index_batch(collection, batch))
-            continues = collection.jobs.store.advance(job, step)
-            collection.metrics.job_documents("indexed").inc(step.indexed)
-            collection.metrics.job_documents("failed").inc(step.failed)
+            runner.run(_index(collection, batch, batch.documents))
+            continues = collection.jobs.store.advance(job, batch)
+            collection.metrics.job_documents("indexed").inc(batch.indexed)
+            collection.metrics.job_documents("failed").inc(batch.failed)
             if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
-            position, line = step.position, step.line
+            position, line = batch.position, batch.line
     collection.jobs.end(job, "done")
 
 
-async def _index_batch(collection: Collection, batch: Batch) -> Step:
-    stored, errors = await _index(collection, batch.documents)
-    return Step(
-        position=batch.position,
-        line=batch.line,
-        indexed=len(stored),
-        unchanged=sum(document.unchanged for document in stored),
-        truncated=sum(
-            document.receipt.tokens_read < document.receipt.tokens for document in stored
-        ),
-        failed=batch.failed + len(errors),
-        errors=[*batch.errors, *errors],
-    )
-
-
-async def _index(
-    collection: Collection, documents: Sequence[Numbered]
-) -> tuple[list[Indexed], list[LineError]]:
-    """Store the valid documents; return them, and the errors of the others."""
+async def _index(collection: Collection, batch: files.Batch, documents: Sequence[Numbered]) -> None:
+    """Store documents of a batch, and count in it what became of them."""
     if not documents:
-        return [], []
+        return
     try:
         indexed = await index_documents(
             collection, [document for _, document in documents], background=True
         )
-    except InvalidInputError as error:
+    except errors.InvalidInputError as error:
         invalid = _line_errors(documents, error)
-        rest = [
-            document
-            for document in documents
-            if document[0] not in {error.line for error in invalid}
-        ]
-        stored, errors = await _index(collection, rest)
-        return stored, [*invalid, *errors]
-    except EncodingFailedError:
+        lines = {error.line for error in invalid}
+        batch.failed += len(invalid)
+        batch.errors += invalid
+        await _index(collection, batch, [item for item in documents if item[0] not in lines])
+    except errors.EncodingFailedError:
         if len(documents) == 1:
-            return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
-        parts = [await _index(collection, [document]) for document in documents]
-        return [one for part, _ in parts for one in part], [
-            one for _, part in parts for one in part
-        ]
-    return list(indexed.documents), []
+            batch.failed += 1
+            batch.errors.append(LineError(documents[0][0], "#/text", "could not be encoded"))
+            return
+        for document in documents:
+            await _index(collection, batch, [document])
+    else:
+        for stored in indexed.documents:
+            batch.indexed += 1
+            batch.unchanged += stored.unchanged
+            batch.truncated += stored.receipt.tokens_read < stored.receipt.tokens
 
 
-def _line_errors(documents: Sequence[Numbered], error: InvalidInputError) -> list[LineError]:
+def _line_errors(documents: Sequence[Numbered], error: errors.InvalidInputError) -> list[LineError]:
     """Translate pointers into the documents of a call to lines and pointers into them."""
     found = {}
     for item in error.errors:

@@ -1,12 +1,10 @@
 """POST /index with JSON Lines, GET /jobs, GET /jobs/{id} and POST /jobs/{id}/cancel."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from service.access import client_of, own_name
 from service.body import NDJSON, BodyKind
@@ -14,60 +12,16 @@ from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_re
 from service.errors import UnsupportedMediaTypeError
 from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router
-from service.schemas import nullable
 from service.state import StoredResponse
 from service.threads import run_in
-from service.uploads.logic import UploadHead, submit_upload
-from service.uploads.store import Job, JobState, LineError, Upload
-
-
-class AcceptedBody(BaseModel):
-    """An upload that became a job: it is durable."""
-
-    id: str = Field(description="Of the job: see /jobs/{id}.")
-    accepted: int = Field(description="Lines that are not blank.")
-    size: int = Field(description="Bytes, decompressed.")
-
-
-class JobBody(AcceptedBody, from_attributes=True):
-    """A job and its progress."""
-
-    state: JobState = Field(
-        description="`waiting` and `running` jobs continue by themselves, even after a restart."
-    )
-    progress: float = Field(description="Share of the bytes that were processed.", ge=0, le=1)
-    indexed: int = Field(description="Documents stored; the next match finds them.")
-    unchanged: int = Field(description="How many of them had the same text before.")
-    truncated: int = Field(description="How many of them were too long to be read whole.")
-    failed: int = Field(description="Lines that are not valid documents.")
-    detail: str | None = nullable("Why it failed or what it waits for; null otherwise.")
-    created: str = Field(description="ISO 8601 in UTC.")
-    ended: str | None = nullable("ISO 8601 in UTC; null while it has not ended.")
-
-
-class JobResponse(JobBody):
-    """A job with its errors."""
-
-    errors: list[LineError] = Field(
-        description="The first 100 lines that are not valid documents; `failed` counts all."
-    )
+from service.uploads.logic import submit_upload
+from service.uploads.store import Job, JobResponse, Upload
 
 
 class JobsResponse(BaseModel):
     """Jobs, the newest first."""
 
-    jobs: list[JobBody]
-
-
-def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
-    """Return the response to an upload below a prefix, as /collections/papers."""
-    body = AcceptedBody(id=upload.id, accepted=upload.lines, size=upload.size)
-    return StoredResponse(202, body.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
-
-
-def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
-    """Return the body of a job with its errors."""
-    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=list(errors))
+    jobs: list[Job]
 
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
@@ -97,9 +51,8 @@ async def get_jobs(
     ] = None,
 ) -> JobsResponse:
     """Return the newest jobs first, including the last 1,000 that have ended."""
-    jobs = collection.jobs
-    found = await run_in(jobs.threads, jobs.store.newest, limit, before)
-    return JobsResponse(jobs=[JobBody.model_validate(job) for job in found])
+    found = await run_in(collection.jobs.threads, collection.jobs.store.newest, limit, before)
+    return JobsResponse(jobs=found)
 
 
 @router.get(
@@ -109,18 +62,13 @@ async def get_jobs(
 )
 async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
-    jobs = collection.jobs
-    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+    return await run_in(collection.jobs.threads, collection.jobs.store.find, job_id)
 
 
 @router.post(
     "/{id}/cancel",
     summary="Cancel an upload",
-    responses=WRITE(
-        {200: "It stops; what is stored stays"},
-        "job-ended",
-        "job-not-found",
-    ),
+    responses=WRITE({200: "It stops; what is stored stays"}, "job-ended", "job-not-found"),
 )
 async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Cancel a job.
@@ -130,7 +78,7 @@ async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobRespons
     """
     jobs = collection.jobs
     await run_in(jobs.threads, jobs.cancel, job_id)
-    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+    return await run_in(jobs.threads, jobs.store.find, job_id)
 
 
 INDEX_PATH = "/index"
@@ -154,7 +102,7 @@ LINES_BODY: dict[str, Any] = {
     }
 }
 ACCEPTED: dict[str, Any] = {
-    "model": AcceptedBody,
+    "model": Upload,
     "description": "The lines are durable and will be indexed; Location is the job",
     "headers": {"Location": {"schema": {"type": "string"}, "description": "/jobs/{id}"}},
 }
@@ -169,18 +117,18 @@ async def post_lines(
     request: Request, collection: CollectionDep, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Receive an upload; respond when it is durable, before it is indexed."""
-    answer, replayed = await submit_upload(
-        collection,
-        request.stream(),
-        partial(accepted_response, request.state.prefix),
-        request.state.charge.spend,
-        UploadHead(
-            gzip=_is_gzip(request),
-            key=own_name(request.scope, idempotency_key),
-            client=client_of(request.scope),
-            announced=request.state.announced,
-        ),
-    )
+    jobs, prefix = collection.jobs, request.state.prefix
+    key, client = own_name(request.scope, idempotency_key), client_of(request.scope)
+
+    def respond(upload: Upload) -> StoredResponse:
+        return StoredResponse(202, upload.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
+
+    gzip = _is_gzip(request)
+    with jobs.receiving(client, request.state.announced), jobs.idempotency.in_progress(key):
+        charge = request.state.charge.spend
+        answer, replayed = await submit_upload(
+            jobs, request.stream(), charge, respond, gzip=gzip, key=key, client=client
+        )
     return to_response(answer, replayed=replayed)
 
 

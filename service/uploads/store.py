@@ -1,16 +1,17 @@
 """The jobs of a collection, durable and in the order in which they run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from sqlalchemy import Connection, delete, func, insert, select, update
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.metrics import JobEnd
-from service.state import State, jobs, line_errors
+from service.schemas import nullable
+from service.state import State, jobs, keep_newest, line_errors
 
 JobState = Literal["waiting", "running"] | JobEnd
 
@@ -26,87 +27,60 @@ class LineError:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A received file of JSON Lines, on the disk.
+class Upload(BaseModel, frozen=True):
+    """An upload that became a job: it is durable."""
 
-    Attributes:
-        id: of the job that it becomes.
-        size: bytes, decompressed.
-        lines: number of lines that are not blank.
-        digest: SHA-256 of the file.
-    """
-
-    id: str
-    size: int
-    lines: int
-    digest: bytes
+    id: str = Field(description="Of the job: see /jobs/{id}.")
+    accepted: int = Field(description="Lines that are not blank.")
+    size: int = Field(description="Bytes, decompressed.")
+    digest: bytes = Field(exclude=True)  # SHA-256 of the file
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job, as it is stored.
+class Job(Upload, frozen=True):
+    """A job and its progress."""
 
-    Attributes:
-        number: jobs of one client run in this order.
-        id: its name for clients.
-        state: waiting, running, or how it ended.
-        size: bytes of the upload, decompressed.
-        digest: SHA-256 of the upload.
-        client: who sent it: jobs of one run in their order, those of different ones in turns.
-        accepted: number of lines that are not blank.
-        position: bytes of the upload that have been processed.
-        line: lines that have been processed, including blank ones.
-        indexed: documents stored.
-        unchanged: how many of them had the same text before.
-        truncated: how many of them were not read whole.
-        failed: lines that are not valid documents.
-        detail: why it failed, or what it waits for.
-        created: ISO 8601 in UTC.
-        ended: ISO 8601 in UTC; None while it has not ended.
-        server: which has the upload, and runs the job; "" for the only one.
-    """
-
-    number: int
-    id: str
-    state: JobState
-    size: int
-    digest: bytes
-    client: str
-    accepted: int
-    position: int
-    line: int
-    indexed: int
-    unchanged: int
-    truncated: int
-    failed: int
-    detail: str | None
-    created: str
-    ended: str | None
-    server: str
+    state: JobState = Field(
+        description="`waiting` and `running` jobs continue by themselves, even after a restart."
+    )
+    progress: float = Field(description="Share of the bytes that were processed.", ge=0, le=1)
+    indexed: int = Field(description="Documents stored; the next match finds them.")
+    unchanged: int = Field(description="How many of them had the same text before.")
+    truncated: int = Field(description="How many of them were too long to be read whole.")
+    failed: int = Field(description="Lines that are not valid documents.")
+    detail: str | None = nullable("Why it failed or what it waits for; null otherwise.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    ended: str | None = nullable("ISO 8601 in UTC; null while it has not ended.")
+    number: int = Field(exclude=True)  # jobs of one client run in this order
+    client: str = Field(exclude=True)  # whose jobs run in their order; others in turns
+    position: int = Field(exclude=True)  # bytes of the upload that were processed
+    line: int = Field(exclude=True)  # lines that were processed, blank ones included
+    server: str = Field(exclude=True)  # which has the upload; "" for the only one
 
     @property
     def has_ended(self) -> bool:
         """Whether it is done, cancelled or failed."""
         return self.state not in ("waiting", "running")
 
-    @property
-    def progress(self) -> float:
-        """Share of the bytes of the upload that have been processed."""
-        return round(self.position / self.size, 4)
+
+class JobResponse(Job, frozen=True):
+    """A job with its errors."""
+
+    errors: list[LineError] = Field(
+        description="The first 100 lines that are not valid documents; `failed` counts all."
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """The outcome of one batch of an upload: where it ended, and what it adds to the `Job`."""
+    """A batch of an upload: where it ends, and what it adds to the `Job`."""
 
     position: int
     line: int
-    indexed: int
-    unchanged: int
-    truncated: int
-    failed: int
-    errors: Sequence[LineError]
+    indexed: int = 0
+    unchanged: int = 0
+    truncated: int = 0
+    failed: int = 0
+    errors: list[LineError] = field(default_factory=list)
 
 
 MAX_ENDED_JOBS = 1000  # older ones are deleted
@@ -125,30 +99,23 @@ class JobStore:
     def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
         """Store a new job of a client in the transaction of the caller."""
         row = {
-            "id": upload.id,
+            **dict(upload),
             "state": "waiting",
-            "size": upload.size,
-            "digest": upload.digest,
             "client": client,
-            "accepted": upload.lines,
             "created": utc_now(),
             "server": self._server,
         }
         connection.execute(insert(jobs).values(row))
-        ended = select(jobs.c.number).where(~_UNFINISHED).order_by(jobs.c.number.desc())
-        last_kept = connection.scalar(ended.limit(1).offset(MAX_ENDED_JOBS))
-        if last_kept is not None:
-            connection.execute(delete(jobs).where(~_UNFINISHED, jobs.c.number <= last_kept))
+        keep_newest(connection, jobs.c.number, MAX_ENDED_JOBS, ~_UNFINISHED)
 
-    def find(self, job_id: str) -> tuple[Job, list[LineError]]:
+    def find(self, job_id: str) -> JobResponse:
         """Return a job and its first errors."""
         found = select(line_errors.c.line, line_errors.c.pointer, line_errors.c.detail)
         with self._state.reading() as connection:
             job = _find(connection, job_id)
-            rows = connection.execute(
-                found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
-            )
-            return job, [LineError(*row) for row in rows]
+            of_job = found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
+            errors = [LineError(*row) for row in connection.execute(of_job)]
+        return JobResponse(**dict(job), errors=errors)
 
     def newest(self, limit: int, before: str | None) -> list[Job]:
         """Return at most `limit` jobs, the newest first, older than the job `before`."""
@@ -156,7 +123,7 @@ class JobStore:
         with self._state.reading() as connection:
             if before is not None:
                 found = found.where(jobs.c.number < _find(connection, before).number)
-            return [Job(*row) for row in connection.execute(found)]
+            return [_job(row) for row in connection.execute(found)]
 
     def unfinished(self) -> list[Job]:
         """Return the waiting and running jobs of this server, in the order of their uploads."""
@@ -164,7 +131,7 @@ class JobStore:
             select(jobs).where(_UNFINISHED, jobs.c.server == self._server).order_by(jobs.c.number)
         )
         with self._state.reading() as connection:
-            return [Job(*row) for row in connection.execute(found)]
+            return [_job(row) for row in connection.execute(found)]
 
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
@@ -202,7 +169,11 @@ def _find(connection: Connection, job_id: str) -> Job:
     row = connection.execute(select(jobs).where(jobs.c.id == job_id)).first()
     if row is None:
         raise JobNotFoundError(job_id)
-    return Job(*row)
+    return _job(row)
+
+
+def _job(row: Row[Any]) -> Job:
+    return Job(**row._asdict(), progress=round(row.position / row.size, 4))
 
 
 def _change(connection: Connection, job_id: str, **values: Any) -> bool:

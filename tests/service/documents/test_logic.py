@@ -9,7 +9,8 @@ import pytest
 
 from index.document import Document
 from index.search.records import SearchOptions
-from service.documents.logic import IndexedDocuments, find_document, index_documents
+from service.documents.logic import find_document, index_documents
+from service.documents.schemas import IndexResponse
 from service.encode import RequestText
 from service.engine import Engine
 from service.errors import EncodingFailedError
@@ -19,7 +20,7 @@ from service.workers.scheduler import EncodeScheduler
 from tests.kit.service_fixtures import with_parts
 
 
-def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
+def put(engine: Engine, *documents: Document, **more: Any) -> IndexResponse:
     return asyncio.run(index_documents(engine.default, documents, **more))
 
 

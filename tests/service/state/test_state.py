@@ -12,12 +12,12 @@ from sqlalchemy import select, text, update
 
 from index.errors import DatabaseFailedError, StorageFullError, StoreError
 from index.postgresql.connections import drop_collection, schema_name
-from index.search.records import Bounds, Hit
+from index.search.records import Hit
 from service import errors
 from service import state as tables
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
+from service.standing.store import Interest, Scan, StandingStore, new_webhook
 from service.startup import close_engine, open_engine
 from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
 from service.uploads.store import JobStore, LineError, Step, Upload
@@ -26,7 +26,8 @@ from tests.kit.service_fixtures import Client
 from tests.kit.waiting import wait_until
 
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")
-INTEREST = Interest(document_id="a", title="\0", mode="semantic", bounds=Bounds(min_score=0.0))
+BOUNDS = {"min_score": 0.0, "min_probability": None, "max_false_positive_rate": None}
+INTEREST = Interest(document="a", title="\0", mode="semantic", filter=None, **BOUNDS)
 Reopen = Callable[[], State]
 
 
@@ -173,7 +174,8 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     jobs = JobStore(state)
     with state.writing() as connection:
         for name in ("first", "second"):
-            jobs.insert(connection, Upload(name, 2**33, 7, b"\0digest"), "key:a")
+            upload = Upload(id=name, size=2**33, accepted=7, digest=b"\0digest")
+            jobs.insert(connection, upload, "key:a")
     first, second = jobs.unfinished()
     begun = jobs.begin(first)
     assert begun is not None
@@ -183,10 +185,10 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     assert jobs.advance(first, Step(20, 6, 2, 0, 1, 0, wrong[:1]))
     jobs.pause(first, "waits")
     jobs = JobStore(reopen())
-    found, listed = jobs.find("first")
+    found = jobs.find("first")
     assert (found.state, found.detail, found.position, found.line) == ("waiting", "waits", 20, 6)
     assert (found.indexed, found.unchanged, found.truncated, found.failed) == (4, 1, 1, 1)
-    assert listed == wrong[:-101:-1]
+    assert found.errors == wrong[:-101:-1]
     assert jobs.end("second", "cancelled").has_ended
     assert jobs.begin(second) is None
     with pytest.raises(errors.JobEndedError, match="cancelled already"):
@@ -245,23 +247,25 @@ def test_only_the_last_events_of_a_query_are_kept(
 
 def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     store = StandingStore(state, max_queries=3)
-    webhook = Webhook("https://a.example/", "whsec_a")
+    webhook = new_webhook("https://a.example/", "whsec_a")
     made = [store.add(INTEREST, None, webhook, 0) for _ in range(2)]
     found = [Hit(str(number), 0.5, "", {}, 0.5, 0.5, probability=0.5) for number in range(2)]
     store.advance([Scan(query, 1, found, "semantic") for query in made])
     late, query = (store.find(query.id) for query in made)
-    assert store.record(late, Delivery(0, 1, 60.0, False, "no answer"))
+    retried = {"attempts": 1, "retry_at": 60.0, "failure": "no answer"}
+    assert store.record(late, webhook.model_copy(update=retried))
     assert [item.id for item in store.undelivered()] == [query.id, late.id]  # those due first
     first, last = (event.number for event in store.events_after(0, 10, query.id))
-    assert store.record(query, Delivery(last))
-    assert store.record(query, Delivery(first))
-    assert store.find(query.id).delivery == Delivery(last)
+    assert store.record(query, webhook.model_copy(update={"delivered": last}))
+    assert store.record(query, webhook.model_copy(update={"delivered": first}))
+    assert store.find(query.id).webhook == webhook.model_copy(update={"delivered": last})
     assert [item.id for item in store.undelivered()] == [late.id]
-    store.record(late, Delivery(0, 2, 60.0, True, "gone"))
+    failed = {"attempts": 2, "retry_at": 60.0, "failed": True, "failure": "gone"}
+    store.record(late, webhook.model_copy(update=failed))
     assert store.undelivered() == []
     assert store.count() == {"all": 2, "waiting": 0, "failed": 1, "paused": 0}
     store.resume(late.id)
-    assert store.find(late.id).delivery == Delivery(failure="gone")
+    assert store.find(late.id).webhook == webhook.model_copy(update={"failure": "gone"})
     with state.writing() as connection:
         connection.execute(update(tables.progress).values(space="former"))
     assert not store.follow("space", 0)

@@ -65,7 +65,7 @@ class Recorder:
 
 def add(jobs: Jobs, client: str = "") -> str:
     job_id = uuid.uuid4().hex
-    jobs.add(Upload(job_id, 1, 1, DIGEST), None, client)
+    jobs.add(Upload(id=job_id, size=1, accepted=1, digest=DIGEST), None, client)
     return job_id
 
 
@@ -115,7 +115,7 @@ def test_clients_take_turns_and_keep_their_own_order(
     monkeypatch.setattr("service.uploads.logic._TURN_SECONDS", 0.0)
     jobs = make_jobs()
     large, later = add(jobs, "key:a"), add(jobs, "key:a")
-    assert not jobs.turn_is_over(jobs.store.find(large)[0])  # nobody else waits
+    assert not jobs.turn_is_over(jobs.store.find(large))  # nobody else waits
     small, other = add(jobs, "key:b"), add(jobs, "key:c")
     runner = Recorder(jobs)
     runner.turns = {large: 4, other: 2}

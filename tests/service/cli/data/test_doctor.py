@@ -144,7 +144,7 @@ def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
     assert (answer.status, "job a1 has no upload, or another than was" in answer.err) == (1, True)
     assert longmatch("doctor", waiting, "--repair").status == 0
     with closing(open_state(waiting)) as state:
-        job, _ = JobStore(state).find("a1")
+        job = JobStore(state).find("a1")
     assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
 
 
