@@ -286,16 +286,16 @@ class Gate:
             telemetry.name_in_logs(key=key.id)
         if needed != "read" and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
-        engine: Engine | None = scope["app"].state.engine
+        engine: Engine = scope["app"].state.engine
         with ExitStack() as used:
             name = state["collection"] = _collection_name(scope, found)
-            if engine is not None and rules.collection:
+            if rules.collection:
                 state["used"] = used.enter_context(engine.collections.use(name))
                 telemetry.name_in_logs(collection=name)
             if found.refused is not None:
                 raise HTTPException(found.refused)
             state["announced"] = announced_length(headers, kind, self._limits[kind])
-            if engine is None or rules.cost == "nothing":
+            if rules.cost == "nothing":
                 await self._serve(kind, scope, receive, send)
                 return
             await self._reserve_and_serve(engine, found, used, scope, receive, send)
@@ -432,15 +432,11 @@ def _request_id(headers: Headers) -> str:
 
 
 def _count_cancelled(scope: Scope) -> None:
-    engine: Engine | None = scope["app"].state.engine
-    if engine is not None:
-        engine.metrics.cancelled.inc()
+    scope["app"].state.engine.metrics.cancelled.inc()
 
 
 def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
-    engine: Engine | None = scope["app"].state.engine
-    if engine is None:
-        return
+    engine: Engine = scope["app"].state.engine
     # The template, never the path: paths come from clients and their number is unbounded.
     route = scope["state"].get("template") or UNMATCHED_ROUTE
     method = method if method in _METHODS else "other"

@@ -25,12 +25,10 @@ from service.errors import (
     OverloadedError,
     RateLimitedError,
     RejectionReason,
-    ShuttingDownError,
 )
 from service.redis_client import RedisClient
 
 _RETRY_SECONDS = 1
-_POLL_SECONDS = 0.02
 
 
 class Admission:
@@ -45,7 +43,6 @@ class Admission:
         self._reason: RejectionReason = reason
         self._held: Counter[str | None] = Counter()  # by clients
         self._full_since: float | None = None
-        self._closing = False
 
     @property
     def active(self) -> int:
@@ -56,10 +53,6 @@ class Admission:
     def full_seconds(self) -> float:
         """Seconds since all was held and nothing was given back; 0 while there is room."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
-
-    def close(self) -> None:
-        """Reject new requests."""
-        self._closing = True
 
     @contextmanager
     def admit(self, client: str | None = None, size: int = 1) -> Iterator[Callable[[int], None]]:
@@ -72,8 +65,6 @@ class Admission:
         Raises:
             OverloadedError: there is no room, of all or of this client; a change raises it, too.
         """
-        if self._closing:
-            raise ShuttingDownError
         held = 0
 
         def resize(size: int) -> None:
@@ -95,18 +86,6 @@ class Admission:
             yield resize
         finally:
             resize(0)
-
-    async def drain(self, seconds: float) -> bool:
-        """Reject new requests and wait up to `seconds` until no request is active.
-
-        Returns:
-            Whether all of them ended in time.
-        """
-        self.close()
-        deadline = time.monotonic() + seconds
-        while self.active and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
-        return not self.active
 
 
 def check_disk(folder: Path, size: int, reserve: int) -> None:
