@@ -158,7 +158,7 @@ class TimedBody:
         if tokens > self._reservation.tokens:
             self._reservation.resize(tokens)
         if self._complete:
-            self._reservation.queue.stall(self._reservation, False)
+            self._reservation.stalled = False
             await self._charge.spend(self.received)
         if self._complete or self._waited > _STALL_SECONDS or not self._announced:
             self._hold(self.received)
@@ -180,7 +180,7 @@ class TimedBody:
 
     def _stall(self) -> None:
         """Reserve room for what has arrived, not for what was announced: others need it."""
-        self._reservation.queue.stall(self._reservation, True)
+        self._reservation.stalled = True
         self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
         self._hold(self.received)
 

@@ -3,8 +3,8 @@
 The unit of work is the sentence block. Worker threads take blocks in fair order
 (`service.workers.queue`), so that a book does not hold up a page; the worker that encodes the
 last block of a document also encodes the document and delivers the result. Blocks whose vectors are
-cached are not encoded again, and nothing is computed for a request whose deadline has passed. The
-cache may drop any vector at any time; what it returns has the same bits as what was put.
+cached are not encoded again, and nothing is computed for a request that has ended. The cache may
+drop any vector at any time; what it returns has the same bits as what was put.
 
 A recurrent encoder reads the blocks of a document one after another, with a memory: such a document
 is taken as a whole, and has no cached block vectors.
@@ -30,7 +30,6 @@ from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
 from encoder.errors import EncoderServerError
 from service.errors import (
-    DeadlinePassedError,
     EncodingFailedError,
     NotReadyError,
     ServiceError,
@@ -189,7 +188,6 @@ class EncodeScheduler:
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=partial(_fail_all, error=DeadlinePassedError),
         )
         self.reserve = self._queue.reserve
         self._threads = [
