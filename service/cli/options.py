@@ -2,18 +2,22 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from index.document import printable
+
 OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_DATA = Path("longmatch-data")
-RESUMABLE = "stopped: run the same command again to resume"
 
 # No markup: printed paths, ids and titles are the user's.
 console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+results = Console(markup=False, highlight=False)  # on standard output
 
 CorpusArgument = Annotated[
     Path,
@@ -75,12 +79,34 @@ SharedOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="JSON",
+        help="Only documents whose metadata matches this, as in POST /match: "
+        '{"field": "year", "range": {"gte": 2020}}.',
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PrecisionsOption = Annotated[
+    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
+]
 
 
-FILTER_HELP = (
-    "Only documents whose metadata matches this, as in POST /match: "
-    '{"field": "year", "range": {"gte": 2020}}.'
-)
+def say(text: str) -> None:
+    """Print a line to standard error, of which nothing garbles a terminal."""
+    console.print(printable(text))
+
+
+@contextmanager
+def resumable(then: str = "") -> Iterator[None]:
+    """End the command where it is interrupted in the block, and say how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(f"stopped: run the same command again to resume{then}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def print_json(value: object) -> None:

@@ -10,14 +10,14 @@ import typer
 
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import vector_space
-from index.document import printable
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
+from service.cli import options
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
 from service.cli.opening import check_data_directory, opened
-from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
+from service.cli.options import console, resumable, say
 from service.cli.progress import show_progress
 from service.match.logic import pair_lines, validate_pair_bounds
 
@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_POSITIONS = 1.0
 
 
 def pairs(
-    data: DataArgument,
+    data: options.DataArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON Lines file to write.")],
     min_score: Annotated[
         float | None, typer.Option(min=-1, max=1, help="No pair whose score is under this.")
@@ -49,7 +49,7 @@ def pairs(
     collapse: Annotated[
         Literal["families"] | None, typer.Option(help="Only one document of each family.")
     ] = None,
-    encoder: EncoderOption = None,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Write all pairs of similar documents; run it again to resume; a server may be running."""
     check_data_directory(data, "DATA")
@@ -70,13 +70,9 @@ def pairs(
             "sequence": search.sequence,
             "calibration": scoring.calibrator.version,
         }
-        try:
-            with show_progress(console) as progress:
-                _write(search, output, run, progress)
-        except KeyboardInterrupt:
-            console.print(RESUMABLE)
-            raise typer.Exit(INTERRUPTED) from None
-    console.print(printable(f"{output}: pairs of {len(search.vector_ids)} documents"))
+        with resumable(), show_progress(console) as progress:
+            _write(search, output, run, progress)
+    say(f"{output}: pairs of {len(search.vector_ids)} documents")
 
 
 def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Progress) -> None:

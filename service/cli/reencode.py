@@ -32,7 +32,6 @@ from index.directory.data_directory import (
     DataDirectory,
     open_data_directory,
 )
-from index.document import printable
 from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.reencode import (
@@ -45,17 +44,10 @@ from index.reencode import (
 )
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
+from service.cli import options
 from service.cli.checks import OptionError, open_checkpoint
 from service.cli.opening import check_data_directory, load, with_reading
-from service.cli.options import (
-    INTERRUPTED,
-    RESUMABLE,
-    DataArgument,
-    EncoderOption,
-    PrecisionOption,
-    console,
-    print_json,
-)
+from service.cli.options import console, print_json, resumable, say
 from service.cli.progress import show_progress
 from service.cli.tune import (
     asked,
@@ -166,7 +158,7 @@ def print_report(report: dict[str, Any]) -> None:
     for side in ("present", "new"):
         facts = report[side]
         weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
-        console.print(printable(f"{side}: {facts['checkpoint']} ({weights})"))
+        say(f"{side}: {facts['checkpoint']} ({weights})")
     for name, what in (
         ("held_out", f"held-out queries (by the {report['chosen_by']})"),
         ("others", "passages of other documents"),
@@ -185,9 +177,8 @@ def _read_learned(new: Checkpoint) -> list[bytes] | None:
         found = read_learned(new.directory / TRAINING)
         return None if found is None else [bytes.fromhex(digest) for digest in found]
     except ValueError as error:
-        raise OptionError(
-            "--encoder", f"{new.directory}: its record of training is damaged: {error}"
-        ) from error
+        reason = f"{new.directory}: its record of training is damaged: {error}"
+        raise OptionError("--encoder", reason) from error
 
 
 @contextmanager
@@ -217,8 +208,8 @@ def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:
 
 
 def reencode(
-    data: DataArgument,
-    encoder: EncoderOption = None,
+    data: options.DataArgument,
+    encoder: options.EncoderOption = None,
     reading_share: Annotated[
         float | None,
         typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
@@ -236,7 +227,7 @@ def reencode(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report of the test as JSON.")
     ] = False,
-    precision: PrecisionOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Move a data directory to another encoder or reading share; run it again to resume.
 
@@ -253,27 +244,22 @@ def reencode(
     opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
     trial = open_trial(data, opened) if only_if_better else None
     report = None
-    try:
-        with only_reencoding(data):
+    with resumable("; until then the old vectors are used"), only_reencoding(data):
+        with show_progress(console) as progress:
+            made = reencode_documents(data, opened, precision, progress)
+            with _opened(made.content, made.encoder) as fresh:
+                LiveScoring(opened, fresh).measure(progress)
+            if trial is not None:
+                report = run_trial(trial, made, progress)
+        swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
+        if swap:
             with show_progress(console) as progress:
-                made = reencode_documents(data, opened, precision, progress)
-                with _opened(made.content, made.encoder) as fresh:
-                    LiveScoring(opened, fresh).measure(progress)
-                if trial is not None:
-                    report = run_trial(trial, made, progress)
-            swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
-            if swap:
-                with show_progress(console) as progress:
-                    documents = put_in_place(replace(made, progress=progress))
-    except KeyboardInterrupt:
-        console.print(f"{RESUMABLE}; until then the old vectors are used")
-        raise typer.Exit(INTERRUPTED) from None
+                documents = put_in_place(replace(made, progress=progress))
     if as_json:
         print_json(report)
     if swap:
         share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
-        said = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
-        console.print(printable(said))
+        say(f"{data}: {documents} documents, now of checkpoint {opened.name}{share}")
 
 
 def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:
@@ -282,15 +268,11 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
     print_report(report)
     if report["refused"] is not None:
         discard(made.content)
-        console.print(
-            printable(f"{made.data}: not moved, nothing has changed: {report['refused']}")
-        )
+        say(f"{made.data}: not moved, nothing has changed: {report['refused']}")
     elif dry_run:
-        console.print(
-            printable(
-                f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
-                f"which finds the new vectors in {made.content.name}"
-            )
+        say(
+            f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
+            f"which finds the new vectors in {made.content.name}"
         )
     else:
         keep_report(made, report)

@@ -42,9 +42,10 @@ from index.search.score import (
 )
 from index.sqlite.connections import utc_now
 from index.store.document_store import DocumentStore
+from service.cli import options
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.opening import check_data_directory, encode_query, load, opened, space_of
-from service.cli.options import DataArgument, EncoderOption, console, print_json
+from service.cli.options import console, print_json
 from service.cli.progress import show_progress
 from service.encode import find_stored
 from service.feedback.store import FeedbackStore
@@ -224,12 +225,12 @@ def _passage(document: Document) -> str:
 
 
 def tune(
-    data: DataArgument,
+    data: options.DataArgument,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Test, and adopt nothing whatever the result is.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    encoder: EncoderOption = None,
+    as_json: options.JsonOption = False,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Fit the weights of vectors, alignment and words to feedback, and adopt them if better.
 
@@ -244,7 +245,7 @@ def tune(
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
     present = open_scoring(loaded.checkpoint, data).fusion
-    with opened(data, loaded, read_only=True) as directory:
+    with opened(data, loaded.checkpoint, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
