@@ -20,8 +20,6 @@ from service.text.logic import FILE_TYPES
 from service.workers.queue import Reservation
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
-
-
 _WEIGHT = re.compile(r"\bq\s*=\s*([01](\.[0-9]{0,3})?)(?![0-9.])")
 
 
@@ -104,11 +102,7 @@ def _is_json(kind: str) -> bool:
 # A body may take these seconds, and one more for each 64 KiB: slow mobile networks are faster, and
 # a client that sends on purpose slowly holds its place for no longer.
 UPLOAD_SECONDS = 10.0
-
-
 _BYTES_PER_SECOND = 64 * 1024
-
-
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 
 

@@ -27,7 +27,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from index.directory.data_directory import KEY_FILE
-from service import keys, telemetry
+from service import errors, keys, telemetry
 from service.access import AUDIT_FILE, AllowedHosts, AuditLog, bound_to, client_of
 from service.body import (
     NDJSON,
@@ -39,17 +39,7 @@ from service.body import (
     read_body,
 )
 from service.engine import DEFAULT, Engine
-from service.errors import (
-    CollectionNotFoundError,
-    DeadlinePassedError,
-    FieldError,
-    HostNotAllowedError,
-    InvalidInputError,
-    KeyBoundError,
-    KeyRequiredError,
-    ScopeMissingError,
-    ShuttingDownError,
-)
+from service.errors import FieldError, InvalidInputError
 from service.limits import RateLimitCharge, check_disk, estimate_tokens
 from service.problem_responses import problem_response
 from service.settings import Settings
@@ -265,7 +255,7 @@ class Gate:
             # The server stops, and has waited long enough. It would log what is raised here as an
             # error of the service, with its traceback.
             if code is None:
-                stopped = ShuttingDownError()
+                stopped = errors.ShuttingDownError()
                 await problem_response(served, stopped)(served, receive, send_named)
         finally:
             seconds = time.perf_counter() - started
@@ -275,7 +265,7 @@ class Gate:
         """Check a request and serve it; the order of the checks is that of these lines."""
         headers, state = Headers(scope=scope), scope["state"]
         if headers.get("host", "") not in self._hosts:
-            raise HostNotAllowedError
+            raise errors.HostNotAllowedError
         found = state["found"] = find_route(scope)
         state["template"] = None if found.route is None else found.route.template
         rules, kind = found.rules, found.body_kind
@@ -349,11 +339,11 @@ class Gate:
         kind, _, token = headers.get("authorization", "").partition(" ")
         key = self._ring.find(token.strip()) if kind.lower() == "bearer" else None
         if key is None:
-            raise KeyRequiredError
+            raise errors.KeyRequiredError
         if not key.allows(needed):
-            raise ScopeMissingError(needed)
+            raise errors.ScopeMissingError(needed)
         if key.collection is not None and rules.of_all:
-            raise KeyBoundError
+            raise errors.KeyBoundError
         return key
 
     async def _serve(self, kind: BodyKind, scope: Scope, receive: Receive, send: Send) -> None:
@@ -377,7 +367,7 @@ def _collection_name(scope: Scope, found: Found) -> str:
     if found.rules.collection:
         named = found.matched.get("path_params", {}).get("collection")
     if named is not None and bound not in (None, named):
-        raise CollectionNotFoundError(named)
+        raise errors.CollectionNotFoundError(named)
     below = "" if named is None else COLLECTION_PREFIX.format(collection=named)
     scope["state"]["prefix"] = scope.get("root_path", "") + below
     return named or bound or DEFAULT
@@ -404,7 +394,7 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
     except TimeoutError:
         if not timer.expired():
             raise
-        raise DeadlinePassedError from None
+        raise errors.DeadlinePassedError from None
 
 
 def _responding(

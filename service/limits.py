@@ -21,11 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from index.errors import StorageFullError
-from service.errors import (
-    OverloadedError,
-    RateLimitedError,
-    RejectionReason,
-)
+from service.errors import OverloadedError, RateLimitedError, RejectionReason
 from service.redis_client import RedisClient
 
 _RETRY_SECONDS = 1

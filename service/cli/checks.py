@@ -15,10 +15,7 @@ from encoder.checkpoint import PRECISIONS, Checkpoint
 from encoder.device.providers import usable_providers
 from encoder.errors import EncoderError
 from encoder.opening import find_encoder
-from encoder.reranker.checkpoint import (
-    RERANKER_PRECISIONS,
-    load_reranker_checkpoint,
-)
+from encoder.reranker.checkpoint import RERANKER_PRECISIONS, load_reranker_checkpoint
 from index.directory.encoder_name import remembered_encoder
 from index.errors import BackupError, CorpusError
 

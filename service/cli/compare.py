@@ -10,12 +10,7 @@ import typer
 from rich.table import Table
 
 from encoder.alignment.space import open_space
-from encoder.comparison.result import (
-    AlignedPassage,
-    Comparison,
-    Difference,
-    Span,
-)
+from encoder.comparison.result import AlignedPassage, Comparison, Difference, Span
 from encoder.encoder import Encoder
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document

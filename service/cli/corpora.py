@@ -27,13 +27,7 @@ from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.rank import search, select_documents
-from index.search.records import (
-    DEFAULT_MODE,
-    AlignmentOptions,
-    Hit,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
 from service.cli import options
 from service.cli.checks import (
     OptionError,

@@ -8,12 +8,7 @@ import numpy as np
 import typer
 
 from index.build import BATCH_DOCUMENTS, publish
-from index.directory.backup import (
-    BackupManifest,
-    read_signing_key,
-    restore_backup,
-    write_backup,
-)
+from index.directory.backup import BackupManifest, read_signing_key, restore_backup, write_backup
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
 from index.store.document_store import DocumentStore

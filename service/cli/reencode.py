@@ -20,18 +20,9 @@ import typer
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.encoder import Encoder
-from evaluation.fitting.feedback import (
-    MIN_TESTED,
-    Candidate,
-    SearchableQuery,
-    run_shadow_test,
-)
+from evaluation.fitting.feedback import MIN_TESTED, Candidate, SearchableQuery, run_shadow_test
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
-from index.directory.data_directory import (
-    SHADOW_TEST_FILE,
-    DataDirectory,
-    open_data_directory,
-)
+from index.directory.data_directory import SHADOW_TEST_FILE, DataDirectory, open_data_directory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.reencode import (

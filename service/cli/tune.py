@@ -35,11 +35,7 @@ from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.corpus_calibration import measure_store
-from index.search.score import (
-    CorpusFusion,
-    LinearFusion,
-    changed_kinds,
-)
+from index.search.score import CorpusFusion, LinearFusion, changed_kinds
 from index.sqlite.connections import utc_now
 from index.store.document_store import DocumentStore
 from service.cli import options

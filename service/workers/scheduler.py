@@ -29,21 +29,10 @@ from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
 from encoder.errors import EncoderServerError
-from service.errors import (
-    EncodingFailedError,
-    NotReadyError,
-    ServiceError,
-    ShuttingDownError,
-)
+from service.errors import EncodingFailedError, NotReadyError, ServiceError, ShuttingDownError
 from service.metrics import Metrics
 from service.threads import lower_priority, run_in
-from service.workers.queue import (
-    Block,
-    BlockQueue,
-    EncodeResult,
-    EncodeTask,
-    Reservation,
-)
+from service.workers.queue import Block, BlockQueue, EncodeResult, EncodeTask, Reservation
 
 KEY_BYTES = 20
 _ENTRY_OVERHEAD = 250  # bytes of Python objects for a key and its row number, measured
