@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
@@ -289,18 +289,6 @@ class Settings(BaseSettings):
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the environment alone: looking for files as well takes as long again."""
-        return init_settings, env_settings
 
     @field_validator("allowed_hosts", "trusted_proxies", "webhook_hosts")
     @classmethod
