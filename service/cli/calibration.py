@@ -16,9 +16,9 @@ from index.optional_dependencies import require_extra
 from index.search.corpus_calibration import measure_store
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score import CorpusFusion, read_fusion
-from service.cli import options
-from service.cli.checks import OptionError, check_output_folder, open_checkpoint
-from service.cli.opening import check_data_directory, load, opened, with_reading
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import load, opened
 from service.cli.options import console, print_json, results
 from service.cli.progress import show_progress
 
@@ -42,8 +42,8 @@ def fit_calibration(
     more the better; the printed errors are each of a map that was fitted without the corpus.
     """
     require_extra("evaluate", "lab fit-calibration", "sklearn")
-    known = open_checkpoint(checkpoint, option="CHECKPOINT")
-    check_output_folder(checkpoint, "CHECKPOINT")
+    known = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
+    checks.output_folder(checkpoint, "CHECKPOINT")
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if len(folders) < 2:
         raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
@@ -77,9 +77,9 @@ def calibrate(
     `longmatch index` and a server do it by themselves. Writes calibration.json into the data
     directory.
     """
-    check_data_directory(data)
-    check_output_folder(data, "--data")
-    loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
+    opening.check_data_directory(data)
+    checks.output_folder(data, "--data")
+    loaded = opening.with_reading(checks.open_checkpoint(encoder, data=data), data, None)
     space = vector_space(loaded)
     tuned = CorpusFusion.read(data, space.fingerprint)
     rule = read_fusion(loaded) if tuned is None else tuned.rule

@@ -39,7 +39,7 @@ def read_option(option: str, read: Callable[P, T], *args: P.args, **kwargs: P.kw
         raise OptionError(option, error) from error
 
 
-def check_file(path: Path, option: str) -> None:
+def readable_file(path: Path, option: str) -> None:
     """Check that a file is there and can be read."""
     if not path.exists():
         raise OptionError(option, f"{path}: there is no such file")
@@ -49,14 +49,14 @@ def check_file(path: Path, option: str) -> None:
         raise OptionError(option, f"{path}: cannot be read")
 
 
-def check_output_file(path: Path, option: str = "--output") -> None:
+def output_file(path: Path, option: str = "--output") -> None:
     """Check that a file can be written, in a folder that exists."""
     _check_folder(path.absolute().parent, option)
     if path.is_dir():
         raise OptionError(option, f"{path}: is a folder, not a file")
 
 
-def check_output_folder(path: Path, option: str) -> None:
+def output_folder(path: Path, option: str) -> None:
     """Check that files can be written into a folder, which may have to be created."""
     folder = path.absolute()
     while not folder.exists():
@@ -64,21 +64,21 @@ def check_output_folder(path: Path, option: str) -> None:
     _check_folder(folder, option)
 
 
-def check_new_path(path: Path, option: str = "--output") -> None:
+def new_path(path: Path, option: str = "--output") -> None:
     """Check that a folder or file can be created: it does not exist, and its folder does."""
     if path.exists():
         raise OptionError(option, f"{path}: exists already, and is never replaced")
     _check_folder(path.absolute().parent, option)
 
 
-def check_precisions(names: Sequence[str], known: Sequence[str] = PRECISIONS) -> None:
+def precisions(names: Sequence[str], known: Sequence[str] = PRECISIONS) -> None:
     """Check the names of the precisions to export."""
     for name in names:
         if name not in known:
             raise OptionError("--precision", f"{name!r} is none of {', '.join(known)}")
 
 
-def check_address(host: str, port: int) -> None:
+def address(host: str, port: int) -> None:
     """Check that a server can listen on an address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -122,7 +122,7 @@ def open_checkpoint(
     return checkpoint
 
 
-def check_reranker(name: Path) -> None:
+def reranker(name: Path) -> None:
     """Check that a reranker is there and can be served."""
     checkpoint = read_option("--reranker", load_reranker_checkpoint, name)
     if not checkpoint.precisions:

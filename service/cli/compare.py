@@ -21,9 +21,8 @@ from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
-from service.cli import options
-from service.cli.checks import check_output_file
-from service.cli.opening import check_data_directory, check_document, has_documents, load, opened
+from service.cli import checks, opening, options
+from service.cli.opening import load, opened
 from service.cli.options import print_json, results, say
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_body, differences_body
@@ -54,12 +53,12 @@ def compare(
     """Compare two documents, by the collection in --data if it exists; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
         if not name.startswith(STORED):
-            check_document(Path(name), argument)
-    known = has_documents(data)
+            opening.check_document(Path(name), argument)
+    known = opening.has_documents(data)
     if any(name.startswith(STORED) for name in (left, right)):
-        check_data_directory(data)
+        opening.check_data_directory(data)
     if html:
-        check_output_file(html, "--html")
+        checks.output_file(html, "--html")
     loaded = load(encoder, data=data if known else None)
     collection = opened(data, loaded.checkpoint, read_only=True) if known else nullcontext()
     with collection as directory:

@@ -28,26 +28,9 @@ from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.rank import search, select_documents
 from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
-from service.cli import options
-from service.cli.checks import (
-    OptionError,
-    check_address,
-    check_output_file,
-    check_output_folder,
-    read_option,
-)
-from service.cli.opening import (
-    check_corpus,
-    check_data_directory,
-    check_document,
-    check_some_document,
-    encode_query,
-    find_checkpoint,
-    load,
-    opened,
-    space_of,
-    start_encoder,
-)
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load, opened
 from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results, resumable
 from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
@@ -86,7 +69,7 @@ def open_encoding(
 ) -> Iterator[BatchEncoder]:
     """Open what encodes the batches of a job, in this process or on Ray; it ends with the block."""
     if cluster is None:
-        yield encode_here(start_encoder(checkpoint, precision, provider, threads))
+        yield encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
         return
     order = EncoderOrder(
         encoder=checkpoint.source,
@@ -110,8 +93,8 @@ def families(
     as_json: options.JsonOption = False,
 ) -> None:
     """Print the largest families of copies and versions; a server may be running."""
-    check_data_directory(data)
-    with opened(data, space_of(data), read_only=True) as directory:
+    opening.check_data_directory(data)
+    with opened(data, opening.space_of(data), read_only=True) as directory:
         found = directory.store.families
         largest, pending = found.largest(_FAMILIES), found.pending()
         number, documents = found.totals()
@@ -167,11 +150,13 @@ def index(
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
     cluster = cluster_options(on, ray_address, actors, threads, provider)
     source = _corpus_of(corpus, query, follow_links=follow_links)
-    check_corpus(source)
-    check_output_folder(data, "--data")
+    opening.check_corpus(source)
+    checks.output_folder(data, "--data")
     here = None if cluster else provider  # which ones there are elsewhere is another question
-    checkpoint = find_checkpoint(encoder, precision, here, data=data, reading_share=reading_share)
-    check_some_document(source)
+    checkpoint = opening.find_checkpoint(
+        encoder, precision, here, data=data, reading_share=reading_share
+    )
+    opening.check_some_document(source)
     with (
         resumable(),
         open_encoding(checkpoint, precision, provider, threads, cluster) as encode,
@@ -197,12 +182,12 @@ def watch(
     """
     if not folder.is_dir():
         raise OptionError("FOLDER", f"{folder}: is not a folder")
-    check_corpus(folder, "FOLDER")
-    check_output_folder(data, "--data")
+    opening.check_corpus(folder, "FOLDER")
+    checks.output_folder(data, "--data")
     whole = FolderPart(folder.resolve())
     if whole.path.is_relative_to(data.resolve()):
         raise OptionError("--data", f"{data}: the folder to watch lies in it")
-    checkpoint = find_checkpoint(encoder, precision, provider, data=data)
+    checkpoint = opening.find_checkpoint(encoder, precision, provider, data=data)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with open_encoding(checkpoint, precision, provider, threads, None) as encode:
@@ -307,8 +292,8 @@ def match(
     precision: options.PrecisionOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
-    check_document(file)
-    check_data_directory(data)
+    opening.check_document(file)
+    opening.check_data_directory(data)
     wanted = SearchOptions(
         top_k=top_k,
         mode=mode,
@@ -325,7 +310,7 @@ def match(
         scoring = open_scoring(loaded.checkpoint, data, documents)
         answer = search(
             directory,
-            encode_query(loaded, blocks, document.text, document.title),
+            opening.encode_query(loaded, blocks, document.text, document.title),
             wanted,
             fusion=scoring.fusion,
             calibrator=scoring.calibrator,
@@ -369,8 +354,8 @@ def embed(
     precision: options.PrecisionOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
-    check_corpus(corpus)
-    check_output_file(output)
+    opening.check_corpus(corpus)
+    checks.output_file(output)
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         embedded = embed_corpus(corpus, loaded, progress)
@@ -405,8 +390,8 @@ def _described(hit: Hit) -> dict[str, Any]:
 def demo(port: PortOption = DEFAULT_PORT) -> None:
     """Index the documentation of Python's standard library into ./demo-data and serve it."""
     data = Path("demo-data")
-    check_output_folder(data, "demo")
-    check_address(DEFAULT_HOST, port)
+    checks.output_folder(data, "demo")
+    checks.address(DEFAULT_HOST, port)
     corpus = data / "stdlib.jsonl"
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")

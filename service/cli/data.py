@@ -13,15 +13,9 @@ from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from service.cli import options
-from service.cli.checks import (
-    OptionError,
-    check_new_path,
-    check_output_folder,
-    open_checkpoint,
-    read_option,
-)
-from service.cli.opening import check_data_directory, opened, space_of
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import opened
 from service.cli.options import INPUT_SKIPPED, OK, console, say
 from service.cli.progress import show_progress
 from service.doctor import examine_service_files, repair_service_files
@@ -40,12 +34,12 @@ def delete(
 
     Exit status 1 if an id is unknown.
     """
-    check_data_directory(data)
+    opening.check_data_directory(data)
     if bool(ids) == (where is not None):
         raise OptionError("ID", "name documents, or select them by --filter")
     chosen = None if where is None else read_option("--filter", parse_filter, where)
     with (
-        opened(data, space_of(data)) as directory,
+        opened(data, opening.space_of(data)) as directory,
         show_progress(console) as progress,
     ):
         store = directory.store
@@ -83,10 +77,10 @@ def snapshot(
     ] = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
-    check_data_directory(data, "DATA", "back it up with pg_dump")
-    check_new_path(output)
+    opening.check_data_directory(data, "DATA", "back it up with pg_dump")
+    checks.new_path(output)
     signing = None if key is None else read_option("--key", read_signing_key, key)
-    manifest = write_backup(data, output, open_checkpoint(encoder, data=data), key=signing)
+    manifest = write_backup(data, output, checks.open_checkpoint(encoder, data=data), key=signing)
     size = sum(file.size for file in manifest.files.values())
     files = f"{len(manifest.files)} files, {size} bytes"
     say(f"{output}: {_held(manifest)}, {files}; written and verified")
@@ -105,9 +99,11 @@ def restore(
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     if Settings().database is not None:
         raise OptionError("DATA", "LONGMATCH_DATABASE is set: restore that with pg_restore")
-    check_output_folder(data, "DATA")
+    checks.output_folder(data, "DATA")
     signed = None if key is None else read_option("--key", read_signing_key, key)
-    manifest = restore_backup(backup, data, open_checkpoint(encoder, data=backup), key=signed)
+    manifest = restore_backup(
+        backup, data, checks.open_checkpoint(encoder, data=backup), key=signed
+    )
     say(f"{data}: {_held(manifest)}, backed up at {manifest.created}")
 
 
@@ -124,8 +120,8 @@ def doctor(
 
     2 if a disk that is full or fails lets it not be examined.
     """
-    check_data_directory(data, "DATA", "examine that with pg_amcheck")
-    opened = open_checkpoint(encoder, precision, data=data)
+    opening.check_data_directory(data, "DATA", "examine that with pg_amcheck")
+    opened = checks.open_checkpoint(encoder, precision, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)
         of_service = examine_service_files(data)

@@ -35,9 +35,9 @@ from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli import options
-from service.cli.checks import OptionError, check_output_folder, check_reranker, read_option
-from service.cli.opening import check_corpus, load
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load
 from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results
 from service.cli.progress import show_progress
 
@@ -97,13 +97,13 @@ def _check_extras(chosen: EvaluationOptions) -> None:
 
 
 def _check_files(chosen: EvaluationOptions) -> None:
-    check_corpus(chosen.corpus)
+    opening.check_corpus(chosen.corpus)
     if chosen.queries:
-        check_corpus(chosen.queries, "--queries")
+        opening.check_corpus(chosen.queries, "--queries")
     if chosen.blocks:
-        check_output_folder(chosen.blocks, "--blocks")
+        checks.output_folder(chosen.blocks, "--blocks")
     if chosen.rerank and chosen.reranker:
-        check_reranker(chosen.reranker)
+        checks.reranker(chosen.reranker)
 
 
 def evaluate(

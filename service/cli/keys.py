@@ -8,8 +8,8 @@ import typer
 from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
 from index.directory.data_directory import KEY_FILE
 from index.document import printable
-from service.cli import options
-from service.cli.checks import OptionError, check_output_folder, read_option
+from service.cli import checks, options
+from service.cli.checks import OptionError, read_option
 from service.cli.options import console
 from service.keys import SCOPES, ApiKey, change_keys, make_key, read_keys
 
@@ -39,7 +39,7 @@ def create_key(
 
     From the first key on, every request to a server of this data directory needs one.
     """
-    check_output_folder(data, "--data")
+    checks.output_folder(data, "--data")
     given = set(scope or ["read"])
     for unknown in given.difference(SCOPES):
         raise OptionError("--scope", f"{unknown!r} is none of {', '.join(SCOPES)}")

@@ -25,17 +25,10 @@ from evaluation.quality_gate import (
     sample_stdlib,
 )
 from index.optional_dependencies import require_extra
-from service.cli import options
+from service.cli import checks, opening, options
 from service.cli.calibration import fit_calibration
-from service.cli.checks import (
-    OptionError,
-    check_new_path,
-    check_output_folder,
-    check_precisions,
-    open_checkpoint,
-    read_option,
-)
-from service.cli.opening import check_corpus, check_data_directory, load
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load
 from service.cli.options import console, resumable, say
 from service.cli.progress import show_progress, show_training
 from service.cli.tune import check_enough, open_store, read_judged
@@ -94,8 +87,8 @@ def create_checkpoint(
     require_extra("train", "lab create-checkpoint")
     from training.export import create  # imports torch
 
-    check_output_folder(output, "--output")
-    check_precisions(precision)
+    checks.output_folder(output, "--output")
+    checks.precisions(precision)
     if create.is_for_reranker(recipe):
         reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
         create.create_reranker(reranker, bert, output, seed=seed)
@@ -119,12 +112,12 @@ def export(
     the 10 nearest neighbours of fp32.
     """
     require_extra("train", "lab export")
-    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
+    opened = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
     read_option("CHECKPOINT", read_weights, checkpoint)
-    check_output_folder(checkpoint, "CHECKPOINT")
-    check_precisions(precision)
+    checks.output_folder(checkpoint, "CHECKPOINT")
+    checks.precisions(precision)
     if corpus:
-        check_corpus(corpus, "--corpus")
+        opening.check_corpus(corpus, "--corpus")
     if set(precision) == {"fp32"}:
         _export(opened, precision)
         return
@@ -180,11 +173,11 @@ def train(
     If it is stopped, run the same command again to resume.
     """
     require_extra("train", "lab train")
-    check_new_path(output)
+    checks.new_path(output)
     file = recipe_file(recipe)
     objectives = read_option("RECIPE", read_training_recipe, file).objectives
     for_reranker = any(objective.kind == "rerank" for objective in objectives)
-    check_precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
+    checks.precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
     if for_reranker:
         if checkpoint is None:
             raise OptionError("--checkpoint", "is missing: the reranker to start from")
@@ -192,7 +185,7 @@ def train(
             "--checkpoint", load_reranker_checkpoint, checkpoint
         )
     else:
-        start = open_checkpoint(checkpoint, option="--checkpoint")
+        start = checks.open_checkpoint(checkpoint, option="--checkpoint")
     read_option("--checkpoint", read_weights, start.directory)
     files = _find_files(corpus or [], qrels, pairs or [], splits)
     common: dict[str, Any] = {
@@ -237,7 +230,7 @@ def dataset(
     known = DATASETS.get(name)
     if known is None:
         raise OptionError("NAME", f"{name!r} is none of {', '.join(DATASETS)}")
-    check_new_path(output)
+    checks.new_path(output)
     if known.agreement and not accept_licence:
         raise OptionError("--accept-licence", f"is needed for {name}: {known.agreement}")
     read_option("SOURCE", known.check, source)
@@ -343,7 +336,7 @@ def _find_files(
     """Find the files of each corpus, and check that all of them can be read."""
     found = read_option("--corpus", given_files, corpora, qrels, pairs, splits)
     for files in found:
-        check_corpus(files.corpus, "--corpus")
+        opening.check_corpus(files.corpus, "--corpus")
         if files.qrels:
             read_option("--qrels" if qrels else "--corpus", read_qrels, files.qrels)
         if files.splits:
@@ -358,9 +351,9 @@ def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Star
     if not job.files and feedback is None:
         raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
     if feedback is not None:
-        check_data_directory(feedback, "--feedback")
+        opening.check_data_directory(feedback, "--feedback")
         check_enough(feedback, MIN_QUERIES, "--feedback")
-    check_output_folder(job.work, "--work")
+    checks.output_folder(job.work, "--work")
     recipe = read_option("RECIPE", read_recipe, job)
     if feedback is not None:
         job = replace(job, files=[*job.files, _feedback_files(feedback, job.work)])

@@ -28,7 +28,8 @@ from index.engine.query import EncodedQuery
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import has_store, read_space
-from service.cli.checks import OptionError, check_file, open_checkpoint, read_option
+from service.cli import checks
+from service.cli.checks import OptionError, read_option
 from service.settings import Settings
 
 
@@ -60,7 +61,7 @@ def find_checkpoint(
     Raises:
         FingerprintMismatchError: the data directory has other vectors.
     """
-    found = open_checkpoint(name, precision, providers, data=data)
+    found = checks.open_checkpoint(name, precision, providers, data=data)
     checkpoint = with_reading(found, data, reading_share)
     if data and has_documents(data):
         stored, new = space_of(data).fingerprint, vector_space(checkpoint).fingerprint
@@ -158,7 +159,7 @@ def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
 
 def check_document(path: Path, option: str = "FILE") -> None:
     """Check that a path is a file of a kind that can be read as one document."""
-    check_file(path, option)
+    checks.readable_file(path, option)
     read_option(option, require_suffix, path)
 
 

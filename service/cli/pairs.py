@@ -14,9 +14,9 @@ from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
-from service.cli import options
-from service.cli.checks import OptionError, check_output_file, open_checkpoint
-from service.cli.opening import check_data_directory, opened
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import opened
 from service.cli.options import console, resumable, say
 from service.cli.progress import show_progress
 from service.match.logic import pair_lines, validate_pair_bounds
@@ -52,9 +52,9 @@ def pairs(
     encoder: options.EncoderOption = None,
 ) -> None:
     """Write all pairs of similar documents; run it again to resume; a server may be running."""
-    check_data_directory(data, "DATA")
-    check_output_file(output)
-    loaded = open_checkpoint(encoder, data=data)
+    opening.check_data_directory(data, "DATA")
+    checks.output_file(output)
+    loaded = checks.open_checkpoint(encoder, data=data)
     scoring = open_scoring(loaded, data)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
     for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):

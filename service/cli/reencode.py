@@ -35,9 +35,9 @@ from index.reencode import (
 )
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
-from service.cli import options
-from service.cli.checks import OptionError, open_checkpoint
-from service.cli.opening import check_data_directory, load, with_reading
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import load
 from service.cli.options import console, print_json, resumable, say
 from service.cli.progress import show_progress
 from service.cli.tune import (
@@ -85,7 +85,7 @@ def check_trial(data: Path) -> None:
 def open_trial(data: Path, new: Checkpoint) -> Trial:
     """Check that other vectors can be tested, and choose the queries."""
     require_another(data, new)
-    present = with_reading(open_checkpoint(None, data=data), data, None)
+    present = opening.with_reading(checks.open_checkpoint(None, data=data), data, None)
     learned = _read_learned(new)
     store = open_store(data)
     try:
@@ -229,10 +229,12 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_data_directory(data, "DATA", "index into a new database")
+    opening.check_data_directory(data, "DATA", "index into a new database")
     if only_if_better:
         check_trial(data)
-    opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
+    opened = opening.with_reading(
+        checks.open_checkpoint(encoder, precision, data=data), data, reading_share
+    )
     trial = open_trial(data, opened) if only_if_better else None
     report = None
     with resumable("; until then the old vectors are used"), only_reencoding(data):

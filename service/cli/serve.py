@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli import options
-from service.cli.checks import check_address, check_output_folder, check_reranker, open_checkpoint
+from service.cli import checks, options
 from service.settings import Settings
 from service.threads import pause_garbage_collection, set_switch_interval
 
@@ -27,11 +26,11 @@ def serve(
     reranker: options.RerankerOption = None,
 ) -> None:
     """Serve an index over HTTP; `longmatch settings` prints all other settings."""
-    check_output_folder(data, "--data")
-    check_address(host, port)
-    open_checkpoint(encoder, precision, provider, data=data)
+    checks.output_folder(data, "--data")
+    checks.address(host, port)
+    checks.open_checkpoint(encoder, precision, provider, data=data)
     if reranker:
-        check_reranker(reranker)
+        checks.reranker(reranker)
     given = {
         "data": data,
         "encoder": encoder,

@@ -38,9 +38,9 @@ from index.search.corpus_calibration import measure_store
 from index.search.score import CorpusFusion, LinearFusion, changed_kinds
 from index.sqlite.connections import utc_now
 from index.store.document_store import DocumentStore
-from service.cli import options
-from service.cli.checks import OptionError, check_output_folder
-from service.cli.opening import check_data_directory, encode_query, load, opened, space_of
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import load, opened
 from service.cli.options import console, print_json
 from service.cli.progress import show_progress
 from service.encode import find_stored
@@ -90,7 +90,7 @@ def keys_of_texts(data: Path, store: DocumentStore, content_hashes: Sequence[byt
 def open_store(data: Path) -> DocumentStore:
     """Open the store of a data directory for reading, whatever made its vectors."""
     settle(data)
-    space = space_of(data)
+    space = opening.space_of(data)
     return DocumentStore(
         data / STORE_FILE,
         fingerprint=space.fingerprint,
@@ -206,7 +206,7 @@ def described(what: str, found: Mapping[str, Any]) -> str:
 def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         try:
-            return encode_query(loaded, loaded.read(query.text), query.text, query.title)
+            return opening.encode_query(loaded, loaded.read(query.text), query.text, query.title)
         except EmptyTextError:
             return None
     stored = find_stored(data, [query.document_id]).get(query.document_id)
@@ -236,8 +236,8 @@ def tune(
     require_extra("evaluate", "tune", "ir_measures")
     require_extra("evaluate", "tune", "scipy")
     require_extra("evaluate", "tune", "sklearn")
-    check_data_directory(data, "DATA")
-    check_output_folder(data, "DATA")
+    opening.check_data_directory(data, "DATA")
+    checks.output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
     present = open_scoring(loaded.checkpoint, data).fusion
