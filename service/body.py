@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from starlette.datastructures import Headers
@@ -106,65 +107,59 @@ _BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 
 
+@dataclass(slots=True)
 class TimedBody:
-    """Receives the body of a request, counts and charges its bytes, and limits its time."""
+    """Receives the body of a request, counts and charges its bytes, and limits its time.
 
-    def __init__(
-        self,
-        receive: Receive,
-        reservation: Reservation,
-        charge: RateLimitCharge,
-        hold: Callable[[int], None],
-        announced: int,
-        max_queue_tokens: int,
-    ) -> None:
-        """Wrap the `receive` of the server.
+    Attributes:
+        wrapped: the `receive` of the server.
+        reservation: of the request; grows when the body is longer than announced.
+        charge: of the request; what was not announced is charged at the end.
+        hold: sets how many bytes of memory are held for the body. One that arrives slowly holds
+            what has arrived, not what was announced: others need the room.
+        announced: bytes of the body; 0 if not known.
+        max_queue_tokens: tokens that the queue holds.
+        received: bytes that have arrived.
+        waited: seconds that they took.
+        complete: whether that is all.
+    """
 
-        Args:
-            receive: of the server.
-            reservation: of the request; grows when the body is longer than announced.
-            charge: of the request; what was not announced is charged at the end.
-            hold: sets how many bytes of memory are held for the body. One that arrives slowly
-                holds what has arrived, not what was announced: others need the room.
-            announced: bytes of the body; 0 if not known.
-            max_queue_tokens: tokens that the queue holds.
-        """
-        self._receive = receive
-        self._reservation = reservation
-        self._charge = charge
-        self._hold = hold
-        self._announced = announced
-        self._max_queue_tokens = max_queue_tokens
-        self._waited = 0.0
-        self._complete = False
-        self.received = 0
+    wrapped: Receive
+    reservation: Reservation
+    charge: RateLimitCharge
+    hold: Callable[[int], None]
+    announced: int
+    max_queue_tokens: int
+    received: int = 0
+    waited: float = 0.0
+    complete: bool = False
 
     async def receive(self) -> Message:
         """Receive the next part of the body, or the message after it."""
-        if self._complete:
-            return await self._receive()
+        if self.complete:
+            return await self.wrapped()
         started = time.monotonic()
         message = await self._next_part()
-        self._waited += time.monotonic() - started
+        self.waited += time.monotonic() - started
         self.received += len(message.get("body", b""))
-        self._complete = not message.get("more_body", False)
-        tokens = estimate_tokens(self.received, self._max_queue_tokens)
-        if tokens > self._reservation.tokens:
-            self._reservation.resize(tokens)
-        if self._complete:
-            self._reservation.stalled = False
-            await self._charge.spend(self.received)
-        if self._complete or self._waited > _STALL_SECONDS or not self._announced:
-            self._hold(self.received)
+        self.complete = not message.get("more_body", False)
+        tokens = estimate_tokens(self.received, self.max_queue_tokens)
+        if tokens > self.reservation.tokens:
+            self.reservation.resize(tokens)
+        if self.complete:
+            self.reservation.stalled = False
+            await self.charge.spend(self.received)
+        if self.complete or self.waited > _STALL_SECONDS or not self.announced:
+            self.hold(self.received)
         return message
 
     async def _next_part(self) -> Message:
-        left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self._waited
+        left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self.waited
         stalling = asyncio.get_running_loop().call_later(min(left, _STALL_SECONDS), self._stall)
         timer = asyncio.timeout(left)
         try:
             async with timer:
-                return await self._receive()  # at once where the part is there: mostly
+                return await self.wrapped()  # at once where the part is there: mostly
         except TimeoutError:
             if not timer.expired():
                 raise
@@ -174,9 +169,9 @@ class TimedBody:
 
     def _stall(self) -> None:
         """Reserve room for what has arrived, not for what was announced: others need it."""
-        self._reservation.stalled = True
-        self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
-        self._hold(self.received)
+        self.reservation.stalled = True
+        self.reservation.resize(estimate_tokens(self.received, self.max_queue_tokens))
+        self.hold(self.received)
 
 
 async def read_body(receive: Receive, limit: int) -> bytes | None:

@@ -224,29 +224,27 @@ def estimate_tokens(length: int, max_queue_tokens: int) -> int:
     return min(tokens_of(length), max_queue_tokens // 2)
 
 
+@dataclass(slots=True)
 class RateLimitCharge:
-    """The tokens that one request has spent.
+    """The tokens that one request has spent; nothing is charged without a limiter.
 
     A request costs the estimated tokens of its body, however the body is sent: announced, in
     chunks, or compressed, where the decompressed bytes count.
     """
 
-    def __init__(self, limiter: RateLimiter | None, client: str) -> None:
-        """Spend nothing yet; nothing is charged without a limiter."""
-        self._limiter = limiter
-        self._client = client
-        self._spent = 0
-        self._status: RateLimitStatus | None = None
+    limiter: RateLimiter | None
+    client: str
+    spent: int = 0
+    status: RateLimitStatus | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that tell a client how many tokens it has left, and for how long, if any."""
-        if self._status is None:
+        if self.status is None:
             return {}
-        status = self._status
         return {
-            "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
-            "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
+            "RateLimit-Policy": f'"tokens";q={self.status.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"tokens";r={self.status.remaining};t={self.status.reset_seconds}',
         }
 
     async def spend(self, size: int) -> None:
@@ -256,14 +254,14 @@ class RateLimitCharge:
             RateLimitedError: the client has too few, the first time; then what is missing is owed.
         """
         tokens = tokens_of(size)
-        if self._limiter is None or tokens <= self._spent:
+        if self.limiter is None or tokens <= self.spent:
             return
-        more, owed = tokens - self._spent, self._spent > 0
-        status = await asyncio.to_thread(self._limiter.spend, self._client, more, owed=owed)
-        self._status = status
+        more, owed = tokens - self.spent, self.spent > 0
+        status = await asyncio.to_thread(self.limiter.spend, self.client, more, owed=owed)
+        self.status = status
         if not status.admitted:
             raise RateLimitedError(status.limit, status.retry_after, self.headers)
-        self._spent = tokens
+        self.spent = tokens
 
 
 def client_name(address: str) -> str:

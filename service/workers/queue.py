@@ -50,11 +50,11 @@ class _ClassQueue:
     served: int = 0  # tokens
     heap: list[tuple[int, int, "Reservation"]] = field(default_factory=list)
 
-    def head(self) -> "tuple[int, int, Reservation] | None":
-        """Return the entry of the next request, after discarding entries of removed requests."""
+    def head(self) -> "Reservation | None":
+        """Return the next request, after discarding entries of removed requests."""
         while self.heap and self.heap[0][1] != self.heap[0][2].entry:
             heapq.heappop(self.heap)
-        return self.heap[0] if self.heap else None
+        return self.heap[0][2] if self.heap else None
 
 
 class FairQueue:
@@ -85,39 +85,27 @@ class FairQueue:
         request.entry = 0
 
     def next(self) -> "Reservation | None":
-        """Return the request to serve next, without serving it."""
-        first = self._next_class()
-        head = None if first is None else first.head()
-        return None if head is None else head[2]
+        """Return the request whose next piece of work would finish first in virtual time."""
+        heads = [head for each in self._classes.values() if (head := each.head()) is not None]
+        return min(heads, key=self._end, default=None)
 
-    def serve(self, tokens: int, *, has_more: bool) -> None:
-        """Charge the request that `next` returns for one piece of work.
+    def _end(self, request: "Reservation") -> int:
+        queue = self._classes[request.traffic_class]
+        return queue.spent + max(1, request.next_tokens()) * queue.cost
+
+    def serve(self, request: "Reservation", tokens: int, *, has_more: bool) -> None:
+        """Charge the request that `next` returned for one piece of work.
 
         Args:
+            request: it.
             tokens: of the piece of work.
             has_more: whether the request has more work; otherwise it leaves the queue.
-
-        Raises:
-            ValueError: the queue is empty.
         """
-        first = self._next_class()
-        if first is None:
-            raise ValueError("the queue is empty")
-        first.served += tokens
-        first.spent += max(1, tokens) * first.cost
+        queue = self._classes[request.traffic_class]
+        queue.served += tokens
+        queue.spent += max(1, tokens) * queue.cost
         if not has_more:
-            heapq.heappop(first.heap)[2].entry = 0
-
-    def _next_class(self) -> _ClassQueue | None:
-        """Return the class whose next piece of work would finish first in virtual time."""
-        best: tuple[int, _ClassQueue] | None = None
-        for class_ in self._classes.values():
-            head = class_.head()
-            if head is not None:
-                end = class_.spent + max(1, head[2].next_tokens()) * class_.cost
-                if best is None or end < best[0]:
-                    best = (end, class_)
-        return None if best is None else best[1]
+            self.remove(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,7 +486,8 @@ class BlockQueue:
             task.started = time.perf_counter()
         task.taken += len(block.rows)
         leaves = task.taken == len(task.rows)
-        self._requests.serve(block.tokens, has_more=not leaves or len(reservation.waiting) > 1)
+        more = not leaves or len(reservation.waiting) > 1
+        self._requests.serve(reservation, block.tokens, has_more=more)
         if leaves:
             reservation.waiting.popleft()
         return block
