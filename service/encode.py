@@ -18,7 +18,6 @@ from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from index.engine.query import EncodedQuery
 from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
-from index.store.records import StoredDocument
 from index.vectors.vector_index import NO_VECTOR
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
@@ -222,22 +221,17 @@ def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, E
     vector_ids = [document.vector_id for document in documents.values()]
     vectors = dict(zip(*data.store.vectors(vector_ids), strict=True))
     return {
-        name: stored_text(found, vectors[found.vector_id])
+        name: EncodedText(
+            text=found.document.text,
+            title=found.document.title,
+            vector=vectors[found.vector_id],
+            receipt=found.receipt,
+            document_id=name,
+            vector_id=found.vector_id,
+        )
         for name, found in documents.items()
         if found.vector_id in vectors
     }
-
-
-def stored_text(stored: StoredDocument, vector: Float32) -> EncodedText:
-    """Return a stored document with its vector Float32[dimension], without block vectors."""
-    return EncodedText(
-        text=stored.document.text,
-        title=stored.document.title,
-        vector=vector,
-        receipt=stored.receipt,
-        document_id=stored.document.id,
-        vector_id=stored.vector_id,
-    )
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:

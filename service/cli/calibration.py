@@ -79,11 +79,10 @@ def calibrate(
     """
     opening.check_data_directory(data)
     checks.output_folder(data, "--data")
-    loaded = opening.with_reading(checks.open_checkpoint(encoder, data=data), data, None)
-    space = vector_space(loaded)
-    tuned = CorpusFusion.read(data, space.fingerprint)
+    loaded = opening.find_checkpoint(encoder, data=data)
+    tuned = CorpusFusion.read(data, vector_space(loaded).fingerprint)
     rule = read_fusion(loaded) if tuned is None else tuned.rule
-    with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
+    with opened(data, loaded, read_only=True) as directory, show_progress(console) as progress:
         found = measure_store(directory.store, rule, progress)
     found.write(data)
     kinds = found.kinds

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from encoder.alignment.space import open_space
-from encoder.comparison.result import AlignedPassage, Comparison, Difference, Span
+from encoder.comparison.result import Comparison, Difference, Span
 from encoder.encoder import Encoder
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
@@ -175,18 +175,14 @@ def _print_differences(here: str, there: str, found: Sequence[Difference], text:
 
 def _print_passages(found: Comparison, left: str) -> None:
     table = Table("kind", "score", "left", "right", "begins", box=None)
-    for passage in _largest(found):
+    by_size = sorted(found.passages, key=lambda passage: passage.left.start - passage.left.end)
+    for passage in sorted(by_size[:_ROWS], key=lambda passage: passage.left):
         places = (_place(span) for span in (passage.left, passage.right))
         excerpt = printable(" ".join(left[slice(*passage.left)].split())[:_EXCERPT])
         table.add_row(passage.kind, f"{passage.score:.2f}", *places, excerpt)
     results.print(table)
     if len(found.passages) > _ROWS:
         results.print(f"and {len(found.passages) - _ROWS} smaller passages")
-
-
-def _largest(found: Comparison) -> list[AlignedPassage]:
-    by_size = sorted(found.passages, key=lambda passage: passage.left.start - passage.left.end)
-    return sorted(by_size[:_ROWS], key=lambda passage: passage.left)
 
 
 def _place(span: Span) -> str:

@@ -4,12 +4,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import vector_space
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
@@ -54,12 +53,12 @@ def pairs(
     """Write all pairs of similar documents; run it again to resume; a server may be running."""
     opening.check_data_directory(data, "DATA")
     checks.output_file(output)
-    loaded = checks.open_checkpoint(encoder, data=data)
+    loaded = opening.find_checkpoint(encoder, data=data)
     scoring = open_scoring(loaded, data)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
     for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
-    with opened(data, vector_space(loaded), read_only=True) as directory:
+    with opened(data, loaded, read_only=True) as directory:
         search = open_pair_search(
             directory, scoring, bounds, min_vector_score, collapse=collapse is not None
         )
@@ -84,29 +83,18 @@ def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Prog
         file.truncate()
         progress.started("comparing documents", search.tiles, unit="tiles")
         progress.advanced(tile)
-        _append(search, file, position, run, tile, progress)
+        written = time.monotonic()
+        for done, found in find_pairs(search, tile):
+            file.write(pair_lines(found))
+            progress.advanced(done - tile)
+            now = time.monotonic()
+            if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
+                file.flush()
+                os.fsync(file.fileno())
+                write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
+                written = now
+            tile = done
     position.unlink(missing_ok=True)
-
-
-def _append(
-    search: PairSearch,
-    file: IO[bytes],
-    position: Path,
-    run: dict[str, Any],
-    tile: int,
-    progress: Progress,
-) -> None:
-    written = time.monotonic()
-    for done, found in find_pairs(search, tile):
-        file.write(pair_lines(found))
-        progress.advanced(done - tile)
-        now = time.monotonic()
-        if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
-            file.flush()
-            os.fsync(file.fileno())
-            write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
-            written = now
-        tile = done
 
 
 def _read_position(position: Path, output: Path, run: dict[str, Any]) -> tuple[int, int]:
