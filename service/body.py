@@ -10,12 +10,7 @@ from enum import Enum, auto
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import (
-    BodyTooLargeError,
-    NotAcceptableError,
-    UnsupportedMediaTypeError,
-    UploadTooSlowError,
-)
+from service import errors
 from service.limits import RateLimitCharge, estimate_tokens
 from service.text.logic import FILE_TYPES
 from service.workers.queue import Reservation
@@ -49,7 +44,7 @@ def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
 
     best = max(offered, key=quality)
     if quality(best) == 0:
-        raise NotAcceptableError(offered)
+        raise errors.NotAcceptableError(offered)
     return best
 
 
@@ -83,15 +78,15 @@ def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
     if kind is BodyKind.NONE:
         return 0
     if kind is BodyKind.JSON and not _is_json(media_type(headers)):
-        raise UnsupportedMediaTypeError
+        raise errors.UnsupportedMediaTypeError
     if kind is BodyKind.FILE and media_type(headers) not in FILE_TYPES:
-        raise UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
+        raise errors.UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
     announced = headers.get("content-length", "")
     if not (announced.isascii() and announced.isdecimal()):
         return 0
     length = int(announced[: _LENGTH_DIGITS + 1])
     if length > limit:
-        raise BodyTooLargeError(limit=limit)
+        raise errors.BodyTooLargeError(limit=limit)
     return length
 
 
@@ -163,7 +158,7 @@ class TimedBody:
         except TimeoutError:
             if not timer.expired():
                 raise
-            raise UploadTooSlowError from None
+            raise errors.UploadTooSlowError from None
         finally:
             stalling.cancel()
 
@@ -185,7 +180,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            raise BodyTooLargeError(limit=limit)
+            raise errors.BodyTooLargeError(limit=limit)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

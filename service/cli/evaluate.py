@@ -12,6 +12,7 @@ from rich.table import Table
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
 from encoder.reranker.onnx_reranker import open_reranker
+from evaluation import experiment
 from evaluation.baselines import (
     BASELINES,
     BLOCK_BASELINES,
@@ -21,15 +22,7 @@ from evaluation.baselines import (
     parse_baselines,
 )
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
-from evaluation.experiment import (
-    OWN,
-    Judgements,
-    Vectors,
-    baseline_systems,
-    longmatch_systems,
-    measure_systems,
-    rerank_longmatch_system,
-)
+from evaluation.experiment import Judgements, Vectors
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
@@ -169,7 +162,7 @@ def evaluate(
 
 
 def _read_judgements(chosen: EvaluationOptions) -> Judgements:
-    systems = OWN[chosen.mode]
+    systems = experiment.OWN[chosen.mode]
     qrels = read_option("QRELS", read_qrels, chosen.qrels) if chosen.qrels else {}
     valid = chosen.valid_pairs
     return Judgements(
@@ -216,7 +209,7 @@ def _evaluate(
             "checkpoint": loaded.checkpoint.name,
             "precision": loaded.precision,
         }
-        report |= measure_systems(systems, vectors, judgements)
+        report |= experiment.measure_systems(systems, vectors, judgements)
     return report, not (embedded.skipped or queries.skipped)
 
 
@@ -226,12 +219,16 @@ def _make_systems(
     kept: EncodedCorpus,
     checkpoint: Checkpoint,
 ) -> list[System]:
-    own = list(longmatch_systems(vectors, checkpoint, chosen.mode, chosen.files))
+    own = list(experiment.longmatch_systems(vectors, checkpoint, chosen.mode, chosen.files))
     if chosen.rerank and chosen.reranker:
         reranker = open_reranker(chosen.reranker)
-        own.append(rerank_longmatch_system(own[-1], vectors, chosen.files, reranker, chosen.rerank))
+        own.append(
+            experiment.rerank_longmatch_system(
+                own[-1], vectors, chosen.files, reranker, chosen.rerank
+            )
+        )
     blocks = find_blocks(kept, vectors.corpus.ids)
-    return [*own, *baseline_systems(chosen.baselines, vectors, chosen.files, blocks)]
+    return [*own, *experiment.baseline_systems(chosen.baselines, vectors, chosen.files, blocks)]
 
 
 def _keep_blocks(corpus: Path, blocks: Path, loaded: Encoder) -> EncodedCorpus:
