@@ -307,7 +307,7 @@ class EncodeScheduler:
     def measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
-        self._metrics.encoder_rate.set(self._queue.rate)
+        self._metrics.encoder_tokens_per_second.set(self._queue.rate)
 
     def _finish(
         self, reservation: Reservation, task: EncodeTask, vector: Float32 | None = None
