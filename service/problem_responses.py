@@ -235,24 +235,17 @@ def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the member `error` that a problem has for its path; empty outside of /v1."""
     if _OPENAI_PATH.match(instance) is None:
         return {}
-    status, errors = content["status"], content.get("errors", [])
+    status, wrong = content["status"], content.get("errors", [])
+    said = "; ".join(f"{_path_of(error)} {error['detail']}".strip() for error in wrong)
     server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
     return {
         "error": {
-            "message": _message(content["detail"], errors),
+            "message": content["detail"] + (f" ({said})" if wrong else ""),
             "type": _OPENAI_KINDS.get(status, server),
-            "param": (errors and _path_of(errors[0])) or None,
+            "param": (wrong and _path_of(wrong[0])) or None,
             "code": content["type"].rpartition("/")[2].replace("-", "_"),
         }
     }
-
-
-def _message(detail: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    return f"{detail} ({'; '.join(map(_sentence, errors))})" if errors else detail
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    return f"{_path_of(error)} {error['detail']}".strip()
 
 
 def _path_of(error: Mapping[str, Any]) -> str:

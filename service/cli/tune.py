@@ -256,11 +256,18 @@ def tune(
             tuned = Candidate(directory, new, held_out, known)
             before = Candidate(directory, present, held_out, known)
             test = run_shadow_test(before, tuned, progress)
-            report = _report((present, new), len(fitted), test, dry_run=dry_run)
+            report = {
+                "created": utc_now(),
+                "present": asdict(present),
+                "new": asdict(new),
+                "fitted_to": len(fitted),
+                **asdict(test),
+                "adopted": test.refused is None and not dry_run,
+            }
             if report["adopted"]:
-                maps = _probabilities(loaded, present, tuned, report, progress)
+                maps = _probabilities(present, tuned, report, progress)
                 adopted = CorpusFusion(loaded.fingerprint, new, report, maps)
-                _adopt(data, directory, loaded, adopted, progress)
+                _adopt(directory, adopted, progress)
     if as_json:
         print_json(report)
         return
@@ -284,11 +291,7 @@ def _divide(
 
 
 def _probabilities(
-    loaded: Encoder,
-    present: LinearFusion,
-    tuned: Candidate,
-    report: dict[str, Any],
-    progress: Progress,
+    present: LinearFusion, tuned: Candidate, report: dict[str, Any], progress: Progress
 ) -> dict[str, FittedMap]:
     """Fit what scores that changed are worth, where there are verdicts enough; add to the report.
 
@@ -308,34 +311,19 @@ def _probabilities(
     return {} if found.fitted is None else {kind: found.fitted}
 
 
-def _adopt(
-    data: Path, directory: DataDirectory, loaded: Encoder, fusion: CorpusFusion, progress: Progress
-) -> None:
+def _adopt(directory: DataDirectory, fusion: CorpusFusion, progress: Progress) -> None:
     """Write the new rule, and measure the scores of random pairs again if they were measured.
 
     After a kill there is the old rule or the new one, perhaps without a calibration.
     """
-    path = data / CALIBRATION_FILE
+    path = directory.path / CALIBRATION_FILE
     measured = None
     if path.exists():
         measured = measure_store(directory.store, fusion.rule, progress)
         path.unlink()
-    fusion.write(data)
+    fusion.write(directory.path)
     if measured is not None:
-        measured.write(data)
-
-
-def _report(
-    rules: tuple[LinearFusion, LinearFusion], fitted: int, found: ShadowTest, *, dry_run: bool
-) -> dict[str, Any]:
-    return {
-        "created": utc_now(),
-        "present": asdict(rules[0]),
-        "new": asdict(rules[1]),
-        "fitted_to": fitted,
-        **asdict(found),
-        "adopted": found.refused is None and not dry_run,
-    }
+        measured.write(directory.path)
 
 
 def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
