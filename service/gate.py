@@ -264,6 +264,7 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and serve it; the order of the checks is that of these lines."""
         headers, state = Headers(scope=scope), scope["state"]
+        engine: Engine = scope["app"].state.engine
         if headers.get("host", "") not in self._hosts:
             raise errors.HostNotAllowedError
         found = state["found"] = find_route(scope)
@@ -276,7 +277,6 @@ class Gate:
             telemetry.name_in_logs(key=key.id)
         if needed != "read" and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
-        engine: Engine = scope["app"].state.engine
         with ExitStack() as used:
             name = state["collection"] = _collection_name(scope, found)
             if rules.collection:
@@ -288,21 +288,17 @@ class Gate:
             if rules.cost == "nothing":
                 await self._serve(kind, scope, receive, send)
                 return
-            await self._reserve_and_serve(engine, found, used, scope, receive, send)
+            await self._reserve_and_serve(used, scope, receive, send)
 
     async def _reserve_and_serve(
-        self,
-        engine: Engine,
-        found: Found,
-        used: ExitStack,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, used: ExitStack, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Reserve memory, tokens and a place, in this order, and serve the request with them."""
+        engine: Engine = scope["app"].state.engine
+        found: Found = scope["state"]["found"]
         kind, length, settings = found.body_kind, scope["state"]["announced"], engine.settings
-        encodes = (
-            kind is BodyKind.JSON if found.rules.cost is None else found.rules.cost == "tokens"
+        encodes = found.rules.cost == "tokens" or (
+            found.rules.cost is None and kind is BodyKind.JSON
         )
         seconds = _timeout_seconds(Headers(scope=scope))
         if kind is BodyKind.JSON and found.rules.scope_for(scope["method"]) == "write":

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from index.errors import StorageFullError
 from service.errors import OverloadedError, RateLimitedError, RejectionReason
@@ -196,12 +195,8 @@ class RateLimiter:
         if self._redis is None:
             return None
         most = WINDOW_SECONDS + _MAX_TOKENS * WINDOW_SECONDS / self._limit
-        arguments = (seconds, min(room, most), most)
-
-        def run_script(redis: Any) -> Any:
-            return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)
-
-        result = self._redis.call(run_script)
+        arguments = (_PREFIX + client, seconds, min(room, most), most)
+        result = self._redis.call(lambda redis: redis.eval(_SPEND, 1, *arguments))
         return None if result is None else (result[0] == b"1", float(result[1]))
 
 
