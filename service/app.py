@@ -1,9 +1,5 @@
 """The HTTP application."""
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import fastapi_offline
@@ -31,7 +27,6 @@ from service.ops import routes as ops
 from service.problem_responses import install_error_handlers
 from service.settings import Settings
 from service.standing import routes as standing
-from service.startup import close_engine, open_engine
 from service.telemetry import TELEMETRY
 from service.text import routes as text
 from service.uploads import routes as uploads
@@ -67,28 +62,11 @@ Errors are `application/problem+json` (RFC 9457); the `type` of each is describe
 Every path that has GET has HEAD, too.
 """
 
-_LOG = logging.getLogger(__name__)
-
 docs_router = Router(page.RULES, include_in_schema=False)
 
 
-def create_app(
-    settings: Settings,
-    engine: Engine | None = None,
-    bound_to: str = LOOPBACK,
-    *,
-    takes_keys: bool = True,
-) -> FastAPI:
-    """Create the application.
-
-    Args:
-        settings: limits and, without an `engine`, what to open.
-        engine: used as it is and left open; if None, one is opened when the application starts,
-            and drained and closed when it ends.
-        bound_to: the address that the server listens on, which decides the names under which it is
-            reached.
-        takes_keys: whether keys count; not for a caller in this process, who has the files anyway.
-    """
+def describe_app() -> FastAPI:
+    """Create an application of all routes, for its OpenAPI document: it has no engine."""
     app = DescribedFastAPI(
         title="Longmatch",
         version=installed_version(),
@@ -98,10 +76,25 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         telemetry=TELEMETRY,
-        lifespan=_lifespan(settings) if engine is None else None,
     )
     for router in (*ROUTERS, page.router, docs_router):
         app.router.routes.extend(router.all_routes)
+    return app
+
+
+def create_app(
+    settings: Settings, engine: Engine, bound_to: str = LOOPBACK, *, takes_keys: bool = True
+) -> FastAPI:
+    """Create the application.
+
+    Args:
+        settings: the names of the service and who may ask.
+        engine: used as it is and left open.
+        bound_to: the address that the server listens on, which decides the names under which it is
+            reached.
+        takes_keys: whether keys count; not for a caller in this process, who has the files anyway.
+    """
+    app = describe_app()
     app.state.engine = engine
     swagger = StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static")
     app.router.routes += [
@@ -131,21 +124,6 @@ def check_exposure(settings: Settings, bound_to: str) -> None:
             f"{bound_to} can be reached by others, and {settings.data} has no API keys: make one "
             "with longmatch keys create, or set LONGMATCH_ALLOW_ANONYMOUS=true"
         )
-
-
-def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = await asyncio.to_thread(open_engine, settings)
-        app.state.engine = engine
-        try:
-            yield
-        finally:
-            if not await engine.admission.drain(settings.drain_seconds):
-                _LOG.warning("active requests were cancelled after %s s", settings.drain_seconds)
-            await asyncio.to_thread(close_engine, engine)
-
-    return lifespan
 
 
 @docs_router.get("/openapi.json")

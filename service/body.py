@@ -4,24 +4,18 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import (
-    BodyTooLargeError,
-    NotAcceptableError,
-    UnsupportedMediaTypeError,
-    UploadTooSlowError,
-)
+from service import errors
 from service.limits import RateLimitCharge, estimate_tokens
 from service.text.logic import FILE_TYPES
 from service.workers.queue import Reservation
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
-
-
 _WEIGHT = re.compile(r"\bq\s*=\s*([01](\.[0-9]{0,3})?)(?![0-9.])")
 
 
@@ -50,7 +44,7 @@ def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
 
     best = max(offered, key=quality)
     if quality(best) == 0:
-        raise NotAcceptableError(offered)
+        raise errors.NotAcceptableError(offered)
     return best
 
 
@@ -84,15 +78,15 @@ def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
     if kind is BodyKind.NONE:
         return 0
     if kind is BodyKind.JSON and not _is_json(media_type(headers)):
-        raise UnsupportedMediaTypeError
+        raise errors.UnsupportedMediaTypeError
     if kind is BodyKind.FILE and media_type(headers) not in FILE_TYPES:
-        raise UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
+        raise errors.UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
     announced = headers.get("content-length", "")
     if not (announced.isascii() and announced.isdecimal()):
         return 0
     length = int(announced[: _LENGTH_DIGITS + 1])
     if length > limit:
-        raise BodyTooLargeError(limit=limit)
+        raise errors.BodyTooLargeError(limit=limit)
     return length
 
 
@@ -104,85 +98,75 @@ def _is_json(kind: str) -> bool:
 # A body may take these seconds, and one more for each 64 KiB: slow mobile networks are faster, and
 # a client that sends on purpose slowly holds its place for no longer.
 UPLOAD_SECONDS = 10.0
-
-
 _BYTES_PER_SECOND = 64 * 1024
-
-
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 
 
+@dataclass(slots=True)
 class TimedBody:
-    """Receives the body of a request, counts and charges its bytes, and limits its time."""
+    """Receives the body of a request, counts and charges its bytes, and limits its time.
 
-    def __init__(
-        self,
-        receive: Receive,
-        reservation: Reservation,
-        charge: RateLimitCharge,
-        hold: Callable[[int], None],
-        announced: int,
-        max_queue_tokens: int,
-    ) -> None:
-        """Wrap the `receive` of the server.
+    Attributes:
+        wrapped: the `receive` of the server.
+        reservation: of the request; grows when the body is longer than announced.
+        charge: of the request; what was not announced is charged at the end.
+        hold: sets how many bytes of memory are held for the body. One that arrives slowly holds
+            what has arrived, not what was announced: others need the room.
+        announced: bytes of the body; 0 if not known.
+        max_queue_tokens: tokens that the queue holds.
+        received: bytes that have arrived.
+        waited: seconds that they took.
+        complete: whether that is all.
+    """
 
-        Args:
-            receive: of the server.
-            reservation: of the request; grows when the body is longer than announced.
-            charge: of the request; what was not announced is charged at the end.
-            hold: sets how many bytes of memory are held for the body. One that arrives slowly
-                holds what has arrived, not what was announced: others need the room.
-            announced: bytes of the body; 0 if not known.
-            max_queue_tokens: tokens that the queue holds.
-        """
-        self._receive = receive
-        self._reservation = reservation
-        self._charge = charge
-        self._hold = hold
-        self._announced = announced
-        self._max_queue_tokens = max_queue_tokens
-        self._waited = 0.0
-        self._complete = False
-        self.received = 0
+    wrapped: Receive
+    reservation: Reservation
+    charge: RateLimitCharge
+    hold: Callable[[int], None]
+    announced: int
+    max_queue_tokens: int
+    received: int = 0
+    waited: float = 0.0
+    complete: bool = False
 
     async def receive(self) -> Message:
         """Receive the next part of the body, or the message after it."""
-        if self._complete:
-            return await self._receive()
+        if self.complete:
+            return await self.wrapped()
         started = time.monotonic()
         message = await self._next_part()
-        self._waited += time.monotonic() - started
+        self.waited += time.monotonic() - started
         self.received += len(message.get("body", b""))
-        self._complete = not message.get("more_body", False)
-        tokens = estimate_tokens(self.received, self._max_queue_tokens)
-        if tokens > self._reservation.tokens:
-            self._reservation.resize(tokens)
-        if self._complete:
-            self._reservation.queue.stall(self._reservation, False)
-            await self._charge.spend(self.received)
-        if self._complete or self._waited > _STALL_SECONDS or not self._announced:
-            self._hold(self.received)
+        self.complete = not message.get("more_body", False)
+        tokens = estimate_tokens(self.received, self.max_queue_tokens)
+        if tokens > self.reservation.tokens:
+            self.reservation.resize(tokens)
+        if self.complete:
+            self.reservation.stalled = False
+            await self.charge.spend(self.received)
+        if self.complete or self.waited > _STALL_SECONDS or not self.announced:
+            self.hold(self.received)
         return message
 
     async def _next_part(self) -> Message:
-        left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self._waited
+        left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self.waited
         stalling = asyncio.get_running_loop().call_later(min(left, _STALL_SECONDS), self._stall)
         timer = asyncio.timeout(left)
         try:
             async with timer:
-                return await self._receive()  # at once where the part is there: mostly
+                return await self.wrapped()  # at once where the part is there: mostly
         except TimeoutError:
             if not timer.expired():
                 raise
-            raise UploadTooSlowError from None
+            raise errors.UploadTooSlowError from None
         finally:
             stalling.cancel()
 
     def _stall(self) -> None:
         """Reserve room for what has arrived, not for what was announced: others need it."""
-        self._reservation.queue.stall(self._reservation, True)
-        self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
-        self._hold(self.received)
+        self.reservation.stalled = True
+        self.reservation.resize(estimate_tokens(self.received, self.max_queue_tokens))
+        self.hold(self.received)
 
 
 async def read_body(receive: Receive, limit: int) -> bytes | None:
@@ -196,7 +180,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            raise BodyTooLargeError(limit=limit)
+            raise errors.BodyTooLargeError(limit=limit)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

@@ -18,14 +18,8 @@ from service.threads import run_in
 
 
 async def get_open_engine(request: Request) -> Engine:
-    """Return the engine of the application.
-
-    Raises:
-        NotReadyError: it is still being opened.
-    """
-    engine: Engine | None = request.app.state.engine
-    if engine is None:
-        raise NotReadyError
+    """Return the engine of the application, ready or not."""
+    engine: Engine = request.app.state.engine
     return engine
 
 

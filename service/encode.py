@@ -6,6 +6,7 @@ A text is tokenised, waits in the bounded queue, and is encoded.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
@@ -17,14 +18,15 @@ from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from index.engine.query import EncodedQuery
 from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
-from index.store.records import StoredDocument
 from index.vectors.vector_index import NO_VECTOR
-from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
 from service.telemetry import add_span, observe_stage
 from service.threads import run_in
 from service.workers.scheduler import current_reservation
+
+if TYPE_CHECKING:  # it imports the search processes, which read stored documents here
+    from service.engine import Collection
 
 _CHARACTERS_PER_TOKEN = 4  # of English; for the estimate on admission
 
@@ -74,7 +76,11 @@ class EncodedText:
 
 
 async def encode_texts(
-    collection: Collection, texts: Sequence[RequestText], *, strict: bool, background: bool = False
+    collection: "Collection",
+    texts: Sequence[RequestText],
+    *,
+    strict: bool,
+    background: bool = False,
 ) -> list[EncodedText]:
     """Encode the texts of one request together: all of them or none.
 
@@ -126,7 +132,7 @@ async def encode_texts(
 
 
 async def _tokenise(
-    collection: Collection, texts: Sequence[RequestText], strict: bool
+    collection: "Collection", texts: Sequence[RequestText], strict: bool
 ) -> tuple[list[SentenceBlocks], list[float]]:
     """Return the sentence blocks of each text and the seconds that each took."""
     documents: list[SentenceBlocks] = []
@@ -186,7 +192,7 @@ Query = RequestText | StoredQuery
 
 
 async def read_queries(
-    collection: Collection, queries: Sequence[Query], *, strict: bool = False
+    collection: "Collection", queries: Sequence[Query], *, strict: bool = False
 ) -> list[EncodedText]:
     """Return the queries with their vectors, in order; only texts of the request are encoded."""
     stored = [query for query in queries if isinstance(query, StoredQuery)]
@@ -215,22 +221,17 @@ def find_stored(data: DataDirectory, document_ids: Sequence[str]) -> dict[str, E
     vector_ids = [document.vector_id for document in documents.values()]
     vectors = dict(zip(*data.store.vectors(vector_ids), strict=True))
     return {
-        name: stored_text(found, vectors[found.vector_id])
+        name: EncodedText(
+            text=found.document.text,
+            title=found.document.title,
+            vector=vectors[found.vector_id],
+            receipt=found.receipt,
+            document_id=name,
+            vector_id=found.vector_id,
+        )
         for name, found in documents.items()
         if found.vector_id in vectors
     }
-
-
-def stored_text(stored: StoredDocument, vector: Float32) -> EncodedText:
-    """Return a stored document with its vector Float32[dimension], without block vectors."""
-    return EncodedText(
-        text=stored.document.text,
-        title=stored.document.title,
-        vector=vector,
-        receipt=stored.receipt,
-        document_id=stored.document.id,
-        vector_id=stored.vector_id,
-    )
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
@@ -240,7 +241,7 @@ def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list
     return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
 
 
-async def add_blocks(collection: Collection, texts: Sequence[EncodedText]) -> list[EncodedText]:
+async def add_blocks(collection: "Collection", texts: Sequence[EncodedText]) -> list[EncodedText]:
     """Return texts with their block vectors: read from the store or, if missing there, encoded."""
     texts = await run_in(collection.engine.readers, add_stored_blocks, collection.data, texts)
     missing = [RequestText("#", text.text) for text in texts if text.blocks is None]

@@ -245,17 +245,12 @@ def unready_because(engine: Engine) -> str | None:
     return None if served else unusable.get(DEFAULT, "there is no collection")
 
 
-def is_ready(engine: Engine) -> bool:
-    """Return whether the engine is open, every encoder thread runs and a collection is served."""
-    return unready_because(engine) is None
-
-
 def record_state(engine: Engine) -> None:
     """Set the metrics that say whether engine and collections can be used, and what these hold.
 
     It reads tables: not for the event loop.
     """
-    engine.metrics.ready.set(is_ready(engine))
+    engine.metrics.ready.set(unready_because(engine) is None)
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
     for member in engine.collections.members():

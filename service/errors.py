@@ -433,9 +433,6 @@ class NotReadyError(ServiceError, problem=(503, "The service is not ready")):
 
     headers = MappingProxyType({"Retry-After": "5"})
 
-    def __init__(self, reason: str = "the service is still starting") -> None:
-        super().__init__(reason)
-
 
 class ShuttingDownError(ServiceError, problem=(503, "The service is shutting down")):
     """The service finishes active requests and accepts no new ones."""

@@ -27,7 +27,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from index.directory.data_directory import KEY_FILE
-from service import keys, telemetry
+from service import errors, keys, telemetry
 from service.access import AUDIT_FILE, AllowedHosts, AuditLog, bound_to, client_of
 from service.body import (
     NDJSON,
@@ -39,17 +39,7 @@ from service.body import (
     read_body,
 )
 from service.engine import DEFAULT, Engine
-from service.errors import (
-    CollectionNotFoundError,
-    DeadlinePassedError,
-    FieldError,
-    HostNotAllowedError,
-    InvalidInputError,
-    KeyBoundError,
-    KeyRequiredError,
-    ScopeMissingError,
-    ShuttingDownError,
-)
+from service.errors import FieldError, InvalidInputError
 from service.limits import RateLimitCharge, check_disk, estimate_tokens
 from service.problem_responses import problem_response
 from service.settings import Settings
@@ -265,7 +255,7 @@ class Gate:
             # The server stops, and has waited long enough. It would log what is raised here as an
             # error of the service, with its traceback.
             if code is None:
-                stopped = ShuttingDownError()
+                stopped = errors.ShuttingDownError()
                 await problem_response(served, stopped)(served, receive, send_named)
         finally:
             seconds = time.perf_counter() - started
@@ -274,8 +264,9 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and serve it; the order of the checks is that of these lines."""
         headers, state = Headers(scope=scope), scope["state"]
+        engine: Engine = scope["app"].state.engine
         if headers.get("host", "") not in self._hosts:
-            raise HostNotAllowedError
+            raise errors.HostNotAllowedError
         found = state["found"] = find_route(scope)
         state["template"] = None if found.route is None else found.route.template
         rules, kind = found.rules, found.body_kind
@@ -286,33 +277,28 @@ class Gate:
             telemetry.name_in_logs(key=key.id)
         if needed != "read" and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
-        engine: Engine | None = scope["app"].state.engine
         with ExitStack() as used:
             name = state["collection"] = _collection_name(scope, found)
-            if engine is not None and rules.collection:
+            if rules.collection:
                 state["used"] = used.enter_context(engine.collections.use(name))
                 telemetry.name_in_logs(collection=name)
             if found.refused is not None:
                 raise HTTPException(found.refused)
             state["announced"] = announced_length(headers, kind, self._limits[kind])
-            if engine is None or rules.cost == "nothing":
+            if rules.cost == "nothing":
                 await self._serve(kind, scope, receive, send)
                 return
-            await self._reserve_and_serve(engine, found, used, scope, receive, send)
+            await self._reserve_and_serve(used, scope, receive, send)
 
     async def _reserve_and_serve(
-        self,
-        engine: Engine,
-        found: Found,
-        used: ExitStack,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, used: ExitStack, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Reserve memory, tokens and a place, in this order, and serve the request with them."""
+        engine: Engine = scope["app"].state.engine
+        found: Found = scope["state"]["found"]
         kind, length, settings = found.body_kind, scope["state"]["announced"], engine.settings
-        encodes = (
-            kind is BodyKind.JSON if found.rules.cost is None else found.rules.cost == "tokens"
+        encodes = found.rules.cost == "tokens" or (
+            found.rules.cost is None and kind is BodyKind.JSON
         )
         seconds = _timeout_seconds(Headers(scope=scope))
         if kind is BodyKind.JSON and found.rules.scope_for(scope["method"]) == "write":
@@ -349,11 +335,11 @@ class Gate:
         kind, _, token = headers.get("authorization", "").partition(" ")
         key = self._ring.find(token.strip()) if kind.lower() == "bearer" else None
         if key is None:
-            raise KeyRequiredError
+            raise errors.KeyRequiredError
         if not key.allows(needed):
-            raise ScopeMissingError(needed)
+            raise errors.ScopeMissingError(needed)
         if key.collection is not None and rules.of_all:
-            raise KeyBoundError
+            raise errors.KeyBoundError
         return key
 
     async def _serve(self, kind: BodyKind, scope: Scope, receive: Receive, send: Send) -> None:
@@ -377,7 +363,7 @@ def _collection_name(scope: Scope, found: Found) -> str:
     if found.rules.collection:
         named = found.matched.get("path_params", {}).get("collection")
     if named is not None and bound not in (None, named):
-        raise CollectionNotFoundError(named)
+        raise errors.CollectionNotFoundError(named)
     below = "" if named is None else COLLECTION_PREFIX.format(collection=named)
     scope["state"]["prefix"] = scope.get("root_path", "") + below
     return named or bound or DEFAULT
@@ -404,7 +390,7 @@ async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
     except TimeoutError:
         if not timer.expired():
             raise
-        raise DeadlinePassedError from None
+        raise errors.DeadlinePassedError from None
 
 
 def _responding(
@@ -432,15 +418,11 @@ def _request_id(headers: Headers) -> str:
 
 
 def _count_cancelled(scope: Scope) -> None:
-    engine: Engine | None = scope["app"].state.engine
-    if engine is not None:
-        engine.metrics.cancelled.inc()
+    scope["app"].state.engine.metrics.cancelled.inc()
 
 
 def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
-    engine: Engine | None = scope["app"].state.engine
-    if engine is None:
-        return
+    engine: Engine = scope["app"].state.engine
     # The template, never the path: paths come from clients and their number is unbounded.
     route = scope["state"].get("template") or UNMATCHED_ROUTE
     method = method if method in _METHODS else "other"

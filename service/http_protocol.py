@@ -21,8 +21,6 @@ from service.errors import MALFORMED_REQUEST
 from service.problem_responses import PROBLEM_JSON, Problem, problem_content
 
 HEAD_SECONDS = 10.0
-
-
 _KERNEL_BYTES = 128 * 1024
 
 

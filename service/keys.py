@@ -173,12 +173,10 @@ class KeyRing:
     def find(self, token: str) -> ApiKey | None:
         """Return the valid key of a token; None for a wrong, revoked or expired one."""
         self._refresh()
-        parts = split_token(token)
-        key = None if parts is None else (self._keys or {}).get(parts[0])
-        if parts is None or key is None:
-            return None
+        key_id, secret = split_token(token) or ("", "")
+        key = (self._keys or {}).get(key_id)
         # In a time that does not depend on the secret.
-        if not hmac.compare_digest(_hash(parts[1]), key.sha256):
+        if key is None or not hmac.compare_digest(_hash(secret), key.sha256):
             return None
         return None if key.expired(datetime.now(UTC)) else key
 

@@ -18,19 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from index.errors import StorageFullError
-from service.errors import (
-    OverloadedError,
-    RateLimitedError,
-    RejectionReason,
-    ShuttingDownError,
-)
+from service.errors import OverloadedError, RateLimitedError, RejectionReason
 from service.redis_client import RedisClient
 
 _RETRY_SECONDS = 1
-_POLL_SECONDS = 0.02
 
 
 class Admission:
@@ -45,7 +38,6 @@ class Admission:
         self._reason: RejectionReason = reason
         self._held: Counter[str | None] = Counter()  # by clients
         self._full_since: float | None = None
-        self._closing = False
 
     @property
     def active(self) -> int:
@@ -56,10 +48,6 @@ class Admission:
     def full_seconds(self) -> float:
         """Seconds since all was held and nothing was given back; 0 while there is room."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
-
-    def close(self) -> None:
-        """Reject new requests."""
-        self._closing = True
 
     @contextmanager
     def admit(self, client: str | None = None, size: int = 1) -> Iterator[Callable[[int], None]]:
@@ -72,8 +60,6 @@ class Admission:
         Raises:
             OverloadedError: there is no room, of all or of this client; a change raises it, too.
         """
-        if self._closing:
-            raise ShuttingDownError
         held = 0
 
         def resize(size: int) -> None:
@@ -95,18 +81,6 @@ class Admission:
             yield resize
         finally:
             resize(0)
-
-    async def drain(self, seconds: float) -> bool:
-        """Reject new requests and wait up to `seconds` until no request is active.
-
-        Returns:
-            Whether all of them ended in time.
-        """
-        self.close()
-        deadline = time.monotonic() + seconds
-        while self.active and time.monotonic() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
-        return not self.active
 
 
 def check_disk(folder: Path, size: int, reserve: int) -> None:
@@ -221,12 +195,8 @@ class RateLimiter:
         if self._redis is None:
             return None
         most = WINDOW_SECONDS + _MAX_TOKENS * WINDOW_SECONDS / self._limit
-        arguments = (seconds, min(room, most), most)
-
-        def run_script(redis: Any) -> Any:
-            return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)
-
-        result = self._redis.call(run_script)
+        arguments = (_PREFIX + client, seconds, min(room, most), most)
+        result = self._redis.call(lambda redis: redis.eval(_SPEND, 1, *arguments))
         return None if result is None else (result[0] == b"1", float(result[1]))
 
 
@@ -249,29 +219,27 @@ def estimate_tokens(length: int, max_queue_tokens: int) -> int:
     return min(tokens_of(length), max_queue_tokens // 2)
 
 
+@dataclass(slots=True)
 class RateLimitCharge:
-    """The tokens that one request has spent.
+    """The tokens that one request has spent; nothing is charged without a limiter.
 
     A request costs the estimated tokens of its body, however the body is sent: announced, in
     chunks, or compressed, where the decompressed bytes count.
     """
 
-    def __init__(self, limiter: RateLimiter | None, client: str) -> None:
-        """Spend nothing yet; nothing is charged without a limiter."""
-        self._limiter = limiter
-        self._client = client
-        self._spent = 0
-        self._status: RateLimitStatus | None = None
+    limiter: RateLimiter | None
+    client: str
+    spent: int = 0
+    status: RateLimitStatus | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers that tell a client how many tokens it has left, and for how long, if any."""
-        if self._status is None:
+        if self.status is None:
             return {}
-        status = self._status
         return {
-            "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
-            "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
+            "RateLimit-Policy": f'"tokens";q={self.status.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"tokens";r={self.status.remaining};t={self.status.reset_seconds}',
         }
 
     async def spend(self, size: int) -> None:
@@ -281,14 +249,14 @@ class RateLimitCharge:
             RateLimitedError: the client has too few, the first time; then what is missing is owed.
         """
         tokens = tokens_of(size)
-        if self._limiter is None or tokens <= self._spent:
+        if self.limiter is None or tokens <= self.spent:
             return
-        more, owed = tokens - self._spent, self._spent > 0
-        status = await asyncio.to_thread(self._limiter.spend, self._client, more, owed=owed)
-        self._status = status
+        more, owed = tokens - self.spent, self.spent > 0
+        status = await asyncio.to_thread(self.limiter.spend, self.client, more, owed=owed)
+        self.status = status
         if not status.admitted:
             raise RateLimitedError(status.limit, status.retry_after, self.headers)
-        self._spent = tokens
+        self.spent = tokens
 
 
 def client_name(address: str) -> str:

@@ -22,12 +22,7 @@ from index.errors import IndexingError, RetrainingStoppedError
 from index.followers import follow_all
 from index.progress import SilentProgress
 from index.search.calibrate import LiveScoring
-from index.vectors.lists import (
-    Drift,
-    Training,
-    adapted_nprobe,
-    drift_reasons,
-)
+from index.vectors.lists import Drift, Training, adapted_nprobe, drift_reasons
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import CollectionMetrics

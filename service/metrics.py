@@ -106,11 +106,44 @@ _OF_COLLECTIONS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 class Metrics:
-    """The metrics of one engine, on their own registry.
+    """The metrics of one engine, on their own registry, each with what it counts, and its labels.
 
     Those of `CollectionMetrics` are here under the same names, with the label `collection`. As many
     collections may be open as the settings allow, and those of a removed one are removed.
     """
+
+    requests: Annotated[Counter, "Requests answered.", ["route", "method", "code"]]
+    queue_tokens: Annotated[Gauge, "Tokens admitted and not encoded yet."]
+    admission_rejected: Annotated[Counter, "Requests rejected because of overload.", ["reason"]]
+    rate_limited: Annotated[Counter, "Requests rejected because of the rate limit of their client."]
+    deadline_dropped: Annotated[Counter, "Requests cancelled because their deadline passed."]
+    documents_truncated: Annotated[Counter, "Documents not read whole."]
+    tokens_left_out: Annotated[Counter, "Tokens that were not read."]
+    encoded_tokens: Annotated[Counter, "Tokens encoded."]
+    encoded_blocks: Annotated[Counter, "Sentence blocks encoded."]
+    encoder_tokens_per_second: Annotated[
+        Gauge, "Measured throughput of the encoder while it is busy."
+    ]
+    block_cache_hits: Annotated[Counter, "Sentence blocks whose vectors were cached."]
+    block_cache_misses: Annotated[Counter, "Sentence blocks whose vectors were not cached."]
+    redis_up: Annotated[Gauge, "1 if Redis is available or none is set, else 0."]
+    redis_errors: Annotated[Counter, "Calls of Redis that failed."]
+    cancelled: Annotated[Counter, "Requests whose client disconnected before the response."]
+    slow_clients: Annotated[Counter, "Clients disconnected because they read too slowly."]
+    search_processes: Annotated[Gauge, "Search processes that are ready."]
+    search_process_ends: Annotated[Counter, "Search processes that ended and were started again."]
+    search_process_left: Annotated[
+        Counter, "Searches that threads of the server did, as no search process could."
+    ]
+    reranked_pairs: Annotated[Counter, "Candidates that the reranker scored."]
+    rerank_out_of_time: Annotated[
+        Counter, "Queries whose candidates could not all be scored in time."
+    ]
+    ready: Annotated[Gauge, "1 when the service is ready, else 0."]
+    collection_ready: Annotated[Gauge, "1 when the collection can be used, else 0.", ["collection"]]
+    build_info: Annotated[
+        Gauge, "What is running.", ["version", "checkpoint", "precision", "provider"]
+    ]
 
     def __init__(self) -> None:
         """Create them, with those of the process, the platform and the garbage collector."""
@@ -123,68 +156,18 @@ class Metrics:
         gauge = partial(Gauge, namespace="longmatch", registry=registry)
         histogram = partial(Histogram, namespace="longmatch", registry=registry)
         duration = partial(histogram, buckets=DURATION_BUCKETS)
-        self.requests = counter("requests_total", "Requests answered.", ["route", "method", "code"])
         self.request_duration = duration(
             "request_duration_seconds", "Time from request to response.", ["route"]
         )
         self.stage_duration = duration(
             "stage_duration_seconds", "Time of one stage of a request.", ["stage"]
         )
-        self.queue_tokens = gauge("queue_tokens", "Tokens admitted and not encoded yet.")
-        self.admission_rejected = counter(
-            "admission_rejected_total", "Requests rejected because of overload.", ["reason"]
-        )
-        self.rate_limited = counter(
-            "rate_limited_total", "Requests rejected because of the rate limit of their client."
-        )
-        self.deadline_dropped = counter(
-            "deadline_dropped_total", "Requests cancelled because their deadline passed."
-        )
         self.document_tokens = histogram(
             "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
         )
-        self.documents_truncated = counter("documents_truncated_total", "Documents not read whole.")
-        self.tokens_left_out = counter("tokens_left_out_total", "Tokens that were not read.")
-        self.encoded_tokens = counter("encoded_tokens_total", "Tokens encoded.")
-        self.encoded_blocks = counter("encoded_blocks_total", "Sentence blocks encoded.")
-        self.encoder_rate = gauge(
-            "encoder_tokens_per_second", "Measured throughput of the encoder while it is busy."
-        )
-        self.block_cache_hits = counter(
-            "block_cache_hits_total", "Sentence blocks whose vectors were cached."
-        )
-        self.block_cache_misses = counter(
-            "block_cache_misses_total", "Sentence blocks whose vectors were not cached."
-        )
-        self.redis_up = gauge("redis_up", "1 if Redis is available or none is set, else 0.")
-        self.redis_errors = counter("redis_errors_total", "Calls of Redis that failed.")
-        self.cancelled = counter(
-            "cancelled_total", "Requests whose client disconnected before the response."
-        )
-        self.slow_clients = counter(
-            "slow_clients_total", "Clients disconnected because they read too slowly."
-        )
-        self.search_processes = gauge("search_processes", "Search processes that are ready.")
-        self.search_process_ends = counter(
-            "search_process_ends_total", "Search processes that ended and were started again."
-        )
-        self.search_process_left = counter(
-            "search_process_left_total",
-            "Searches that threads of the server did, as no search process could.",
-        )
-        self.reranked_pairs = counter(
-            "reranked_pairs_total", "Candidates that the reranker scored."
-        )
-        self.rerank_out_of_time = counter(
-            "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
-        )
-        self.ready = gauge("ready", "1 when the service is ready, else 0.")
-        self.collection_ready = gauge(
-            "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
-        )
-        self.build_info = gauge(
-            "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
-        )
+        for name, form in Metrics.__annotations__.items():
+            make = counter if form.__args__[0] is Counter else gauge
+            vars(self)[name] = make(name, *form.__metadata__)
         for name, (kind, text, *label) in _OF_COLLECTIONS.items():
             make = counter if Counter in (kind, *get_args(kind)) else gauge
             vars(self)[name] = make(name, text, ["collection", *label[:1]])

@@ -22,35 +22,11 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from encoder.errors import EmptyTextError, EncoderError, TruncatedTextError
-from index.errors import (
-    DamagedDocumentError,
-    DatabaseFailedError,
-    DocumentError,
-    EngineError,
-    IndexingError,
-    LexicalIndexNotReadyError,
-    StorageError,
-    StorageFullError,
-)
+from index import errors as index_errors
+from index.errors import IndexingError
 from index.sqlite.connections import storage_error
-from service.errors import (
-    DOCUMENT_DAMAGED,
-    ENGINE_FAILED,
-    INTERNAL_ERROR,
-    METHOD_NOT_ALLOWED,
-    NO_SUCH_ROUTE,
-    STORAGE_FAILED,
-    STORAGE_FULL,
-    DeadlinePassedError,
-    FieldError,
-    InvalidInputError,
-    MalformedBodyError,
-    NotReadyError,
-    OverloadedError,
-    ProblemType,
-    RateLimitedError,
-    ServiceError,
-)
+from service import errors
+from service.errors import FieldError, ServiceError
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -58,23 +34,23 @@ _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
-_OF_THE_DISK = (ENGINE_FAILED, STORAGE_FULL, STORAGE_FAILED)
+_OF_THE_DISK = (errors.ENGINE_FAILED, errors.STORAGE_FULL, errors.STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
 
 
 # Errors of the packages below, which know no HTTP; all others of theirs are internal errors.
-_OF_PACKAGES: dict[type[BaseException], ProblemType] = {
-    EmptyTextError: InvalidInputError.problem_type,
-    TruncatedTextError: InvalidInputError.problem_type,
-    DocumentError: InvalidInputError.problem_type,
-    LexicalIndexNotReadyError: NotReadyError.problem_type,
-    EngineError: ENGINE_FAILED,
-    StorageError: STORAGE_FAILED,
-    DatabaseFailedError: STORAGE_FAILED,
-    StorageFullError: STORAGE_FULL,
-    DamagedDocumentError: DOCUMENT_DAMAGED,
+_OF_PACKAGES: dict[type[BaseException], errors.ProblemType] = {
+    EmptyTextError: errors.InvalidInputError.problem_type,
+    TruncatedTextError: errors.InvalidInputError.problem_type,
+    index_errors.DocumentError: errors.InvalidInputError.problem_type,
+    index_errors.LexicalIndexNotReadyError: errors.NotReadyError.problem_type,
+    index_errors.EngineError: errors.ENGINE_FAILED,
+    index_errors.StorageError: errors.STORAGE_FAILED,
+    index_errors.DatabaseFailedError: errors.STORAGE_FAILED,
+    index_errors.StorageFullError: errors.STORAGE_FULL,
+    index_errors.DamagedDocumentError: errors.DOCUMENT_DAMAGED,
 }
 
 
@@ -82,7 +58,7 @@ _OF_PACKAGES: dict[type[BaseException], ProblemType] = {
 class Problem:
     """One error as the client sees it: its type and the members that it adds."""
 
-    kind: ProblemType
+    kind: errors.ProblemType
     detail: str
     errors: Sequence[FieldError] = ()
     members: Mapping[str, Any] = field(default_factory=dict)
@@ -91,9 +67,7 @@ class Problem:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Answer every error that a route raises on purpose with a problem."""
-    for kind in (
-        EncoderError, IndexingError, ServiceError, RequestValidationError, HTTPException
-    ):  # fmt: skip
+    for kind in (EncoderError, IndexingError, ServiceError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle)
 
 
@@ -132,11 +106,11 @@ def problem_content(problem: Problem, instance: str, request_id: str) -> dict[st
 
 def _count(scope: Scope, error: Exception) -> None:
     match error:
-        case OverloadedError():
+        case errors.OverloadedError():
             scope["app"].state.engine.metrics.admission_rejected.labels(error.reason).inc()
-        case RateLimitedError():
+        case errors.RateLimitedError():
             scope["app"].state.engine.metrics.rate_limited.inc()
-        case DeadlinePassedError():
+        case errors.DeadlinePassedError():
             scope["app"].state.engine.metrics.deadline_dropped.inc()
 
 
@@ -146,9 +120,9 @@ def _problem(error: Exception, scope: Scope) -> Problem:
             return _validation_problem(error)
         case HTTPException():
             return _http_problem(error, scope)
-        case DamagedDocumentError(document_id=document_id, part=part):
+        case index_errors.DamagedDocumentError(document_id=document_id, part=part):
             detail = f"The stored document {document_id!r} is damaged in its {part}."
-            return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
+            return Problem(errors.DOCUMENT_DAMAGED, detail, members={"id": document_id})
         case IndexingError() | OSError():
             if failure := storage_error(Path(), error):
                 kind, retry = problem_of(type(failure)), {"Retry-After": _STORAGE_RETRY_SECONDS}
@@ -157,29 +131,31 @@ def _problem(error: Exception, scope: Scope) -> Problem:
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)
     if isinstance(error, ServiceError):
-        detail = _INVALID if isinstance(error, InvalidInputError) else str(error)
+        detail = _INVALID if isinstance(error, errors.InvalidInputError) else str(error)
         return Problem(kind, detail, error.errors, error.members, error.headers)
-    waits = isinstance(error, LexicalIndexNotReadyError)
-    return Problem(kind, str(error), headers=NotReadyError.headers if waits else {})
+    waits = isinstance(error, index_errors.LexicalIndexNotReadyError)
+    return Problem(kind, str(error), headers=errors.NotReadyError.headers if waits else {})
 
 
-def problem_of(error: type[BaseException]) -> ProblemType:
+def problem_of(error: type[BaseException]) -> errors.ProblemType:
     """Return the problem type of a class of errors: its own, or that of an error of a package."""
     if issubclass(error, ServiceError):
         return error.problem_type
-    return _OF_PACKAGES.get(error, INTERNAL_ERROR)
+    return _OF_PACKAGES.get(error, errors.INTERNAL_ERROR)
 
 
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
-            return _problem(MalformedBodyError(_parse_failure(error.__cause__)), scope)
+            return _problem(errors.MalformedBodyError(_parse_failure(error.__cause__)), scope)
         case HTTPStatus.NOT_FOUND:
-            return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
+            return Problem(errors.NO_SUCH_ROUTE, errors.NO_SUCH_ROUTE.description)
         case HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = {"Allow": ", ".join(_allowed_methods(scope))}
-            return Problem(METHOD_NOT_ALLOWED, METHOD_NOT_ALLOWED.description, headers=allowed)
-    return Problem(INTERNAL_ERROR, _INTERNAL)
+            return Problem(
+                errors.METHOD_NOT_ALLOWED, errors.METHOD_NOT_ALLOWED.description, headers=allowed
+            )
+    return Problem(errors.INTERNAL_ERROR, _INTERNAL)
 
 
 def _allowed_methods(scope: Scope) -> list[str]:
@@ -204,10 +180,12 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
         return Problem(
-            MalformedBodyError.problem_type,
+            errors.MalformedBodyError.problem_type,
             f"The body is not JSON: {reason}, at character {position}.",
         )
-    return Problem(InvalidInputError.problem_type, _INVALID, list(map(_validation_error, found)))
+    return Problem(
+        errors.InvalidInputError.problem_type, _INVALID, list(map(_validation_error, found))
+    )
 
 
 def _validation_error(item: Mapping[str, Any]) -> FieldError:
@@ -257,24 +235,17 @@ def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the member `error` that a problem has for its path; empty outside of /v1."""
     if _OPENAI_PATH.match(instance) is None:
         return {}
-    status, errors = content["status"], content.get("errors", [])
+    status, wrong = content["status"], content.get("errors", [])
+    said = "; ".join(f"{_path_of(error)} {error['detail']}".strip() for error in wrong)
     server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
     return {
         "error": {
-            "message": _message(content["detail"], errors),
+            "message": content["detail"] + (f" ({said})" if wrong else ""),
             "type": _OPENAI_KINDS.get(status, server),
-            "param": (errors and _path_of(errors[0])) or None,
+            "param": (wrong and _path_of(wrong[0])) or None,
             "code": content["type"].rpartition("/")[2].replace("-", "_"),
         }
     }
-
-
-def _message(detail: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    return f"{detail} ({'; '.join(map(_sentence, errors))})" if errors else detail
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    return f"{_path_of(error)} {error['detail']}".strip()
 
 
 def _path_of(error: Mapping[str, Any]) -> str:

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from service.errors import (
-    SettingsError,
-)
+from service.errors import SettingsError
 from service.metrics import Metrics
 
 T = TypeVar("T")
@@ -23,19 +21,17 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 0.1
-
-
 _PROBE_SECONDS = 1.0
-
-
 _PROBE_KEY = "longmatch:probe"
-
-
 _PROBE_LIFE_SECONDS = 60
 
 
 class RedisClient:
-    """Connections to one Redis, and whether it is available."""
+    """Connections to one Redis.
+
+    Attributes:
+        available: whether the last call or probe succeeded.
+    """
 
     def __init__(self, url: str, metrics: Metrics) -> None:
         """Connect, and start the probe.
@@ -69,7 +65,7 @@ class RedisClient:
                 "redis_url must be of the form redis://, rediss:// or unix://"
             ) from error
         self._metrics = metrics
-        self._available = True
+        self.available = True
         self._closing = threading.Event()
         self._probe()
         self._thread = threading.Thread(
@@ -77,17 +73,12 @@ class RedisClient:
         )
         self._thread.start()
 
-    @property
-    def available(self) -> bool:
-        """Whether the last call or probe succeeded."""
-        return self._available
-
     def call(self, work: Callable[[Any], T]) -> T | None:
         """Call `work` with the redis-py client; return None if Redis is unavailable.
 
         It blocks for a few time-outs at most. Thread-safe.
         """
-        if not self._available:
+        if not self.available:
             return None
         try:
             return work(self._client)
@@ -118,11 +109,11 @@ class RedisClient:
             self._set_available(True)
 
     def _set_available(self, available: bool, error: Exception | None = None) -> None:
-        if available != self._available:
+        if available != self.available:
             # The type of the error only: its text may contain the URL.
             state = "is available again" if available else f"is unavailable: {type(error).__name__}"
             _LOG.warning("Redis %s", state)
-        self._available = available
+        self.available = available
         self._metrics.redis_up.set(int(available))
 
 

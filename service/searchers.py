@@ -4,8 +4,8 @@ A thread of the server hands a search to a process that has nothing to do, and w
 the interpreter lock. Where no process can do it, as they are starting, have ended or cannot read
 the data directory, the thread searches itself.
 
-Messages travel as pickles over a `Connection` of `multiprocessing`: only a process that the server
-itself has started has the other end, so both may trust what they read.
+Calls of methods of `Searcher` travel as pickles over a `Connection` of `multiprocessing`: only a
+process that the server itself has started has the other end, so both may trust what they read.
 """
 
 import json
@@ -26,8 +26,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import WriterState, follow_vectors, follow_words, writer_state
 from index.engine.parallel_steps import PARALLEL_STEPS
@@ -39,9 +39,9 @@ from index.lexical.scoring import TermWeight
 from index.search.calibrate import Scoring
 from index.search.rank import search, select_documents, selects
 from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
-from index.store.records import StoredDocument
 from index.vectors.vector_index import NO_VECTOR, Precision
-from service.errors import DocumentNotFoundError, ServiceError
+from service.encode import EncodedText, StoredQuery, find_all_stored
+from service.errors import ServiceError
 from service.metrics import Metrics, Stage
 from service.settings import LogFormat, LogLevel, Settings
 from service.telemetry import configured_logs
@@ -50,19 +50,10 @@ from service.threads import cap_malloc_threshold, lower_priority
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to search for: a text, examples, or the id at a JSON pointer of the request."""
+    """What to search for: a text, examples, or a stored document."""
 
-    query: EncodedQuery | Examples | str
+    query: EncodedQuery | Examples | StoredQuery
     options: SearchOptions
-    pointer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDocument:
-    """A stored document and its vector Float32[dimension]."""
-
-    document: StoredDocument
-    vector: Float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +63,20 @@ class Outcome:
     Attributes:
         answer: the hits.
         seconds: time of each stage, that of the filter included.
-        stored: the document of the id that was given; none without an id.
+        stored: the document that was searched for; none where that is not a stored one.
     """
 
     answer: SearchAnswer
     seconds: Mapping[Stage, float]
-    stored: tuple[FoundDocument, ...] = ()
+    stored: tuple[EncodedText, ...] = ()
 
 
 def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
     """Search a data directory."""
-    query, stored = task.query, tuple[FoundDocument, ...]()
-    if isinstance(query, str):
-        found = _read_stored(data, query, task.pointer)
-        stored, text = (found,), found.document.document
-        query = EncodedQuery(
-            text.text, found.vector, text.title, vector_id=found.document.vector_id
-        )
+    query, stored = task.query, list[EncodedText]()
+    if isinstance(query, StoredQuery):
+        stored = find_all_stored(data, [query])
+        query = stored[0].to_query()
     among: IdSet | None = None
     seconds: dict[Stage, float] = {}
     if selects(task.options):
@@ -103,16 +91,7 @@ def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
         calibrator=scoring.calibrator,
         among=among,
     )
-    return Outcome(answer, seconds | dict(answer.seconds.items()), stored)
-
-
-def _read_stored(data: DataDirectory, document_id: str, pointer: str | None) -> FoundDocument:
-    stored = data.store.find([document_id]).get(document_id)
-    if stored is not None:
-        _, vectors = data.store.vectors([stored.vector_id])
-        if len(vectors):  # else it was removed in between
-            return FoundDocument(stored, vectors[0])
-    raise DocumentNotFoundError(document_id, pointer)
+    return Outcome(answer, seconds | dict(answer.seconds.items()), tuple(stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +99,7 @@ class Opening:
     """A data directory that a search process opens, with what its scores are made by.
 
     Attributes:
-        number: which messages call it by.
+        number: by which calls name it.
         path: of it.
         fingerprint: of its vectors.
         dimension: of its vectors.
@@ -137,40 +116,11 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """Search a data directory, which is opened first where `opening` says how.
-
-    Attributes:
-        number: of the data directory.
-        position: what the search must see.
-        task: what to do.
-        opening: of a data directory that the process does not know.
-        frequencies: of the server, if the process needs them.
-    """
-
-    number: int
-    position: WriterState
-    task: Task
-    opening: Opening | None = None
-    frequencies: Frequencies | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close a data directory, if it is open."""
-
-    number: int
-
-
-Message = Opening | Search | Close
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
-    """What a message came to.
+    """What a call came to.
 
     Attributes:
-        outcome: of a search; None for other messages, and where the server is to search: it then
+        outcome: of a search; None for other calls, and where the server is to search: it then
             raises the error that the search ended with, if it was that.
         refusal: why the search was not done.
         needs_frequencies: whether the search has to be sent again with those of the server.
@@ -188,7 +138,7 @@ ForkingPickler.register(TermWeight, lambda weight: (TermWeight, (weight.term, we
 ForkingPickler.register(Hit, lambda hit: (Hit, _HIT_FIELDS(hit)))
 
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
-SEND_SECONDS = 10  # of a message, whose process reads it at once
+SEND_SECONDS = 10  # of a call, whose process reads it at once
 OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
 UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
@@ -250,7 +200,7 @@ class SearchProcess:
 
     @property
     def ready(self) -> bool:
-        """Whether it answers messages."""
+        """Whether it answers calls."""
         return self._channel is not None
 
     def start(self) -> None:
@@ -261,17 +211,17 @@ class SearchProcess:
         """Let it search a data directory, which it opens if it has to; `lock` is held."""
         known = self._known.pop(served.number, None)
         opening = None if known is served.scoring else served.opening(self._settings)
-        message = Search(served.number, writer_state(served.data), task, opening)
-        reply = self.call(message)
+        what = (served.number, writer_state(served.data), task, opening)
+        reply = self.call("search", *what)
         if reply is not None and reply.needs_frequencies:
             frequencies = served.data.store.lexical.frequencies
-            reply = self.call(replace(message, frequencies=frequencies))
+            reply = self.call("search", *what, frequencies)
         if reply is not None and reply.refusal is None:
             self._known[served.number] = served.scoring
         return reply
 
-    def call(self, message: Message) -> Reply | None:
-        """Send a message and wait for the reply; `lock` is held.
+    def call(self, method: str, *arguments: object) -> Reply | None:
+        """Call a method of its `Searcher` and wait for the reply; `lock` is held.
 
         Returns:
             The reply; None if the process has ended, or is ended as it takes too long.
@@ -279,7 +229,7 @@ class SearchProcess:
         if self._channel is None:
             return None
         try:
-            return _ask(self._channel, message, SEARCH_SECONDS)
+            return _ask(self._channel, SEARCH_SECONDS, method, *arguments)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 _log.warning(
@@ -293,7 +243,7 @@ class SearchProcess:
         """Let it close a data directory, if it has it open."""
         with self.lock:
             self._known.pop(number, None)
-            self.call(Close(number))
+            self.call("close", number)
 
     def close(self) -> None:
         """End the process, which writes nothing, and start no other; no thread may ask any more."""
@@ -339,7 +289,8 @@ class SearchProcess:
         known: dict[int, Scoring] = {}
         try:
             for number, served in list(self._served.items()):
-                opened = _ask(channel, served.opening(self._settings), OPENING_SECONDS)
+                opening = served.opening(self._settings)
+                opened = _ask(channel, OPENING_SECONDS, "open", opening)
                 if opened.refusal is None:
                     known[number] = served.scoring
         except (EOFError, OSError):
@@ -347,7 +298,7 @@ class SearchProcess:
         with self.lock:
             self._known, self._channel = known, channel
             for number in known.keys() - self._served.keys():
-                self.call(Close(number))  # withdrawn meanwhile
+                self.call("close", number)  # withdrawn meanwhile
         return True
 
     def _kill(self) -> None:
@@ -378,14 +329,14 @@ def _spawn(settings: Settings) -> "tuple[subprocess.Popen[bytes], Connection]":
         raise
     finally:
         theirs.close()
-    # A process that takes no message fails the next one, rather than hold up its sender for good.
+    # A process that takes no call fails the next one, rather than hold up its sender for good.
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
     return process, Connection(ours.detach())
 
 
-def _ask(channel: Connection, message: Message, seconds: float) -> Reply:
-    """Send a message, and return the reply, or raise TimeoutError, EOFError or OSError."""
-    channel.send(message)
+def _ask(channel: Connection, seconds: float, method: str, *arguments: object) -> Reply:
+    """Send a call, and return the reply, or raise TimeoutError, EOFError or OSError."""
+    channel.send((method, arguments))
     if not channel.poll(seconds):
         raise TimeoutError
     reply: Reply = channel.recv()
@@ -470,7 +421,7 @@ def _with_terms(data: DataDirectory, task: Task) -> Task:
 
     The server knows the titles of all documents, which are terms.
     """
-    if task.options.mode == "semantic" or isinstance(task.query, str):
+    if task.options.mode == "semantic" or isinstance(task.query, StoredQuery):
         return task
 
     def read(query: EncodedQuery) -> EncodedQuery:
@@ -485,28 +436,20 @@ def _with_terms(data: DataDirectory, task: Task) -> Task:
 
 
 class Searcher:
-    """Answers messages, one at a time."""
+    """Answers calls, one at a time."""
 
     def __init__(self) -> None:
         """Have no data directory open yet."""
         self._opened: dict[int, tuple[DataDirectory, Scoring]] = {}
 
-    def answer(self, message: Message) -> Reply:
-        """Do what a message asks for."""
+    def answer(self, method: str, arguments: tuple[Any, ...]) -> Reply:
+        """Do what a call asks for."""
         try:
-            match message:
-                case Opening():
-                    self._open(message)
-                case Close(number):
-                    if number in self._opened:
-                        self._opened.pop(number)[0].close()
-                case Search():
-                    return self._search(message)
+            return getattr(self, method)(*arguments) or Reply()
         except IndexingError as error:  # the server need not read what it has in memory
             return Reply(refusal=str(error))
-        return Reply()
 
-    def _open(self, opening: Opening) -> None:
+    def open(self, opening: Opening) -> None:
         """Open a data directory, or change its scores."""
         if opening.number in self._opened:
             data, _ = self._opened[opening.number]
@@ -520,23 +463,43 @@ class Searcher:
             )
         self._opened[opening.number] = data, opening.scoring
 
-    def _search(self, message: Search) -> Reply:
-        if message.opening is not None:
-            self._open(message.opening)
-        data, scoring = self._opened[message.number]
-        if not follow_vectors(data, message.position):
+    def close(self, number: int) -> None:
+        """Close a data directory, if it is open."""
+        if number in self._opened:
+            self._opened.pop(number)[0].close()
+
+    def search(
+        self,
+        number: int,
+        position: WriterState,
+        task: Task,
+        opening: Opening | None,
+        frequencies: Frequencies | None = None,
+    ) -> Reply:
+        """Search a data directory.
+
+        Args:
+            number: of the data directory.
+            position: what the search must see.
+            task: what to do.
+            opening: of a data directory that this process does not know.
+            frequencies: of the server, if this process needs them.
+        """
+        if opening is not None:
+            self.open(opening)
+        data, scoring = self._opened[number]
+        if not follow_vectors(data, position):
             return Reply(refusal="the index of the server cannot be read")
-        if message.task.options.mode != "semantic" and not follow_words(
-            data, message.position, message.frequencies
-        ):
+        words = task.options.mode != "semantic"
+        if words and not follow_words(data, position, frequencies):
             return Reply(needs_frequencies=True)
         with suppress(IndexingError, ServiceError, ValueError):  # which the server raises, too
-            return Reply(perform(data, message.task, scoring))
+            return Reply(perform(data, task, scoring))
         return Reply()
 
 
 def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
-    """Answer the messages of the server until its end is closed; log as it does."""
+    """Answer the calls of the server until its end is closed; log as it does."""
     # The server decides when this process ends, also where a signal reaches all processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -546,9 +509,9 @@ def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
     connection, searcher = Connection(descriptor), Searcher()
     with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone
         while True:
-            message = connection.recv()
+            call = connection.recv()
             try:
-                reply = searcher.answer(message)
+                reply = searcher.answer(*call)
             except Exception:  # the server does the search itself, and starts another process
                 _log.critical("%s", traceback.format_exc())
                 os._exit(1)

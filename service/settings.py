@@ -16,12 +16,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.errors import SettingsError
-from service.former import check_former_settings
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
@@ -291,18 +290,6 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read the environment alone: looking for files as well takes as long again."""
-        return init_settings, env_settings
-
     @field_validator("allowed_hosts", "trusted_proxies", "webhook_hosts")
     @classmethod
     def _hosts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
@@ -332,9 +319,8 @@ def check_environment(names: Collection[str]) -> None:
     """Refuse `LONGMATCH_` variables that nothing reads: a typing error would change nothing.
 
     Raises:
-        SettingsError: there is such a variable; names what replaces it, or the nearest setting.
+        SettingsError: there is such a variable; names the nearest setting.
     """
-    check_former_settings(names)
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in sorted(name.upper() for name in names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):

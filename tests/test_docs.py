@@ -15,7 +15,7 @@ import pytest
 import typer
 from prometheus_client import CollectorRegistry
 
-from service.app import create_app
+from service.app import describe_app
 from service.cli.main import make_app
 from service.metrics import Metrics
 from service.settings import Settings
@@ -159,7 +159,7 @@ def test_commands_of_modules_and_make_exist(pages: Pages, modules: Pages) -> Non
 
 def routes() -> set[tuple[str, str]]:
     """Return (method, path) of every route of the API, with `{}` for each parameter."""
-    paths: dict[str, dict[str, Any]] = create_app(Settings()).openapi()["paths"]
+    paths: dict[str, dict[str, Any]] = describe_app().openapi()["paths"]
     return {
         (method.upper(), _plain(path))
         for path, operations in paths.items()

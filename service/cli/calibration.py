@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from encoder.calibration import Calibration, KindCalibration, write_calibration
@@ -14,12 +13,13 @@ from encoder.checkpoint import vector_space
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from index.directory.data_directory import CALIBRATION_FILE
 from index.optional_dependencies import require_extra
-from index.search.corpus_calibration import NullDistribution, measure_store
+from index.search.corpus_calibration import measure_store
 from index.search.records import DEFAULT_MODE, Mode
 from index.search.score import CorpusFusion, read_fusion
-from service.cli.checks import OptionError, check_output_folder, open_checkpoint
-from service.cli.opening import check_data_directory, load, opened, with_reading
-from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import load, opened
+from service.cli.options import console, print_json, results
 from service.cli.progress import show_progress
 
 
@@ -42,8 +42,8 @@ def fit_calibration(
     more the better; the printed errors are each of a map that was fitted without the corpus.
     """
     require_extra("evaluate", "lab fit-calibration", "sklearn")
-    known = open_checkpoint(checkpoint, option="CHECKPOINT")
-    check_output_folder(checkpoint, "CHECKPOINT")
+    known = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
+    checks.output_folder(checkpoint, "CHECKPOINT")
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if len(folders) < 2:
         raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
@@ -63,52 +63,44 @@ def fit_calibration(
         errors = [kind.by_corpus[name] for name in names]
         errors += [kind.error.equal_mass, kind.error.equal_mass_of_perfect]
         table.add_row(mode, *(f"{error:.3f}" for error in errors))
-    Console().print(table)
+    results.print(table)
     console.print(f"{checkpoint}: calibration {calibration.version}")
 
 
 def calibrate(
-    data: DataOption = DEFAULT_DATA,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    encoder: EncoderOption = None,
+    data: options.DataOption = options.DEFAULT_DATA,
+    as_json: options.JsonOption = False,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Measure the scores of random pairs of your documents in each mode; needs no labels.
 
     `longmatch index` and a server do it by themselves. Writes calibration.json into the data
     directory.
     """
-    check_data_directory(data)
-    check_output_folder(data, "--data")
-    loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
-    space = vector_space(loaded)
-    tuned = CorpusFusion.read(data, space.fingerprint)
+    opening.check_data_directory(data)
+    checks.output_folder(data, "--data")
+    loaded = opening.find_checkpoint(encoder, data=data)
+    tuned = CorpusFusion.read(data, vector_space(loaded).fingerprint)
     rule = read_fusion(loaded) if tuned is None else tuned.rule
-    with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
+    with opened(data, loaded, read_only=True) as directory, show_progress(console) as progress:
         found = measure_store(directory.store, rule, progress)
     found.write(data)
     kinds = found.kinds
     measured = kinds[DEFAULT_MODE]
     if as_json:
         facts = {"documents": measured.documents, "pairs": measured.pairs}
-        print_json({**facts, "kinds": _thresholds(kinds)})
+        thresholds = {
+            kind: [asdict(threshold) for threshold in of_kind.thresholds]
+            for kind, of_kind in kinds.items()
+        }
+        print_json({**facts, "kinds": thresholds})
         return
-    _print_thresholds(kinds)
+    table = Table("kind of score", "false positives", "score", box=None)
+    for kind, of_kind in kinds.items():
+        for threshold in of_kind.thresholds:
+            rate = f"{100 * threshold.false_positive_rate:g} %"
+            table.add_row(kind, rate, f"{threshold.score:.4f}")
+    results.print(table)
     console.print(
         f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents"
     )
-
-
-def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[str, Any]]]:
-    return {
-        kind: [asdict(threshold) for threshold in measured.thresholds]
-        for kind, measured in kinds.items()
-    }
-
-
-def _print_thresholds(kinds: Mapping[str, NullDistribution]) -> None:
-    table = Table("kind of score", "false positives", "score", box=None)
-    for kind, measured in kinds.items():
-        for threshold in measured.thresholds:
-            rate = f"{100 * threshold.false_positive_rate:g} %"
-            table.add_row(kind, rate, f"{threshold.score:.4f}")
-    Console().print(table)

@@ -9,20 +9,17 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
-from encoder.checkpoint import PRECISIONS, Checkpoint, read_weights
+from encoder.checkpoint import PRECISIONS, Checkpoint
 from encoder.device.providers import usable_providers
-from encoder.errors import CheckpointError, EncoderError, ProviderError
+from encoder.errors import EncoderError
 from encoder.opening import find_encoder
-from encoder.reranker.checkpoint import (
-    RERANKER_PRECISIONS,
-    RerankerCheckpoint,
-    load_reranker_checkpoint,
-)
+from encoder.reranker.checkpoint import RERANKER_PRECISIONS, load_reranker_checkpoint
 from index.directory.data_directory import remembered_encoder
-from index.errors import CorpusError
+from index.errors import BackupError, CorpusError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -34,15 +31,15 @@ class OptionError(Exception):
         super().__init__(f"{option}: {reason}")
 
 
-def read_option(option: str, read: Callable[[Path], T], path: Path) -> T:
-    """Read the small file that an option names."""
+def read_option(option: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Read or make what an option says; what is wrong with it names the option."""
     try:
-        return read(path)
-    except (CorpusError, CheckpointError) as error:
+        return read(*args, **kwargs)
+    except (EncoderError, CorpusError, BackupError, ValueError) as error:
         raise OptionError(option, error) from error
 
 
-def check_file(path: Path, option: str) -> None:
+def readable_file(path: Path, option: str) -> None:
     """Check that a file is there and can be read."""
     if not path.exists():
         raise OptionError(option, f"{path}: there is no such file")
@@ -52,14 +49,14 @@ def check_file(path: Path, option: str) -> None:
         raise OptionError(option, f"{path}: cannot be read")
 
 
-def check_output_file(path: Path, option: str = "--output") -> None:
+def output_file(path: Path, option: str = "--output") -> None:
     """Check that a file can be written, in a folder that exists."""
     _check_folder(path.absolute().parent, option)
     if path.is_dir():
         raise OptionError(option, f"{path}: is a folder, not a file")
 
 
-def check_output_folder(path: Path, option: str) -> None:
+def output_folder(path: Path, option: str) -> None:
     """Check that files can be written into a folder, which may have to be created."""
     folder = path.absolute()
     while not folder.exists():
@@ -67,21 +64,21 @@ def check_output_folder(path: Path, option: str) -> None:
     _check_folder(folder, option)
 
 
-def check_new_path(path: Path, option: str = "--output") -> None:
+def new_path(path: Path, option: str = "--output") -> None:
     """Check that a folder or file can be created: it does not exist, and its folder does."""
     if path.exists():
         raise OptionError(option, f"{path}: exists already, and is never replaced")
     _check_folder(path.absolute().parent, option)
 
 
-def check_precisions(names: Sequence[str], known: Sequence[str] = PRECISIONS) -> None:
+def precisions(names: Sequence[str], known: Sequence[str] = PRECISIONS) -> None:
     """Check the names of the precisions to export."""
     for name in names:
         if name not in known:
             raise OptionError("--precision", f"{name!r} is none of {', '.join(known)}")
 
 
-def check_address(host: str, port: int) -> None:
+def address(host: str, port: int) -> None:
     """Check that a server can listen on an address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -115,38 +112,22 @@ def open_checkpoint(
     """
     if name is None and data is not None:
         name = remembered_encoder(data)
-    try:
-        checkpoint = find_encoder(None if name is None else str(name))
-    except EncoderError as error:
-        raise OptionError(option, error) from error
+    checkpoint = read_option(option, find_encoder, None if name is None else str(name))
     if precision is not None and precision not in checkpoint.precisions:
         having = ", ".join(checkpoint.precisions) or "no graphs"
         raise OptionError(
             "--precision", f"{checkpoint.directory} has no {precision}, only {having}"
         )
-    try:
-        list(usable_providers(providers))
-    except ProviderError as error:
-        raise OptionError("--provider", error) from error
+    read_option("--provider", lambda: list(usable_providers(providers)))
     return checkpoint
 
 
-def open_reranker_checkpoint(name: Path, option: str = "--reranker") -> RerankerCheckpoint:
-    """Open the checkpoint of a reranker, without loading a graph."""
-    return read_option(option, load_reranker_checkpoint, name)
-
-
-def check_reranker(name: Path) -> None:
+def reranker(name: Path) -> None:
     """Check that a reranker is there and can be served."""
-    checkpoint = open_reranker_checkpoint(name)
+    checkpoint = read_option("--reranker", load_reranker_checkpoint, name)
     if not checkpoint.precisions:
         having = " or ".join(RERANKER_PRECISIONS)
         raise OptionError("--reranker", f"{checkpoint.directory}: has no graph ({having})")
-
-
-def check_weights(directory: Path, option: str) -> None:
-    """Check that a checkpoint has its weights, unchanged, which training and export need."""
-    read_option(option, read_weights, directory)
 
 
 def _check_folder(folder: Path, option: str) -> None:

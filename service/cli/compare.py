@@ -7,16 +7,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from encoder.alignment.space import open_space
-from encoder.comparison.result import (
-    AlignedPassage,
-    Comparison,
-    Difference,
-    Span,
-)
+from encoder.comparison.result import Comparison, Difference, Span
 from encoder.encoder import Encoder
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
@@ -27,9 +21,9 @@ from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
-from service.cli.checks import check_output_file
-from service.cli.opening import check_data_directory, check_document, has_documents, load, opened
-from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
+from service.cli import checks, opening, options
+from service.cli.opening import load, opened
+from service.cli.options import print_json, results, say
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_json, differences_json
 from service.encode import EncodedText, add_stored_blocks, find_stored, to_comparable
@@ -46,27 +40,28 @@ SideArgument = Annotated[str, typer.Argument(help="A file, or id:… of a docume
 def compare(
     left: SideArgument,
     right: SideArgument,
-    data: DataOption = DEFAULT_DATA,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: options.DataOption = options.DEFAULT_DATA,
+    as_json: options.JsonOption = False,
     differences: Annotated[
         bool, typer.Option("--differences", help="Say what each has that the other lacks.")
     ] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write the comparison as an HTML page here.")
     ] = None,
-    encoder: EncoderOption = None,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Compare two documents, by the collection in --data if it exists; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
         if not name.startswith(STORED):
-            check_document(Path(name), argument)
-    known = has_documents(data)
+            opening.check_document(Path(name), argument)
+    known = opening.has_documents(data)
     if any(name.startswith(STORED) for name in (left, right)):
-        check_data_directory(data)
+        opening.check_data_directory(data)
     if html:
-        check_output_file(html, "--html")
+        checks.output_file(html, "--html")
     loaded = load(encoder, data=data if known else None)
-    with opened(data, loaded, read_only=True) if known else nullcontext() as directory:
+    collection = opened(data, loaded.checkpoint, read_only=True) if known else nullcontext()
+    with collection as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
         found, calibration = _compare(
             loaded, data, directory, ours, theirs, differences=differences or html is not None
@@ -155,44 +150,38 @@ def _write_page(
     titles = [side.title or name for side, name in zip(sides, names, strict=True)]
     page = render_report(found, titles[0], left.text, titles[1], right.text)
     path.write_text(page, encoding="utf-8")
-    console.print(printable(f"{path}: written"))
+    say(f"{path}: written")
 
 
 def _print(found: Comparison, left: str) -> None:
     """Print the relation with its evidence, and the largest passages."""
-    out = Console(markup=False, highlight=False)
     pair = found.pair
     chance = "" if pair.probability is None else f", probability {pair.probability:.2f}"
-    out.print(f"{found.relation} (score {pair.score:.4f}{chance})")
+    results.print(f"{found.relation} (score {pair.score:.4f}{chance})")
     for sentence in found.evidence:
-        out.print(f"  {sentence}")
+        results.print(f"  {sentence}")
     if found.passages:
-        _print_passages(out, found, left)
+        _print_passages(found, left)
 
 
 def _print_differences(here: str, there: str, found: Sequence[Difference], text: str) -> None:
     """Print every block that a text has and the other lacks."""
-    out = Console(markup=False, highlight=False)
-    out.print(f"{len(found)} blocks that the {here} text has and the {there} text lacks")
+    results.print(f"{len(found)} blocks that the {here} text has and the {there} text lacks")
     for difference in found:
         words = " … ".join(" ".join(text[slice(*span)].split()) for span in difference.words)
-        out.print(f"  {difference.kind}, {_place(difference.span)}: {printable(words)}")
+        results.print(f"  {difference.kind}, {_place(difference.span)}: {printable(words)}")
 
 
-def _print_passages(out: Console, found: Comparison, left: str) -> None:
+def _print_passages(found: Comparison, left: str) -> None:
     table = Table("kind", "score", "left", "right", "begins", box=None)
-    for passage in _largest(found):
+    by_size = sorted(found.passages, key=lambda passage: passage.left.start - passage.left.end)
+    for passage in sorted(by_size[:_ROWS], key=lambda passage: passage.left):
         places = (_place(span) for span in (passage.left, passage.right))
         excerpt = printable(" ".join(left[slice(*passage.left)].split())[:_EXCERPT])
         table.add_row(passage.kind, f"{passage.score:.2f}", *places, excerpt)
-    out.print(table)
+    results.print(table)
     if len(found.passages) > _ROWS:
-        out.print(f"and {len(found.passages) - _ROWS} smaller passages")
-
-
-def _largest(found: Comparison) -> list[AlignedPassage]:
-    by_size = sorted(found.passages, key=lambda passage: passage.left.start - passage.left.end)
-    return sorted(by_size[:_ROWS], key=lambda passage: passage.left)
+        results.print(f"and {len(found.passages) - _ROWS} smaller passages")
 
 
 def _place(span: Span) -> str:

@@ -1,20 +1,18 @@
 """Commands that read a corpus or a document: index, watch, match, families, embed, demo."""
 
 import math
-import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from encoder.checkpoint import Checkpoint, VectorSpace, vector_space
+from encoder.checkpoint import Checkpoint, vector_space
 from index.build import NO_DOCUMENT, BatchEncoder, BuildReport, build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
@@ -29,67 +27,17 @@ from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.rank import search, select_documents
-from index.search.records import (
-    DEFAULT_MODE,
-    AlignmentOptions,
-    Hit,
-    Mode,
-    SearchOptions,
-)
-from service.cli.checks import (
-    OptionError,
-    check_address,
-    check_output_file,
-    check_output_folder,
-    open_checkpoint,
-)
-from service.cli.opening import (
-    check_corpus,
-    check_data_directory,
-    check_document,
-    check_some_document,
-    encode_query,
-    load,
-    opened,
-    read_filter,
-    space_of,
-    with_reading,
-)
-from service.cli.options import (
-    DEFAULT_DATA,
-    FILTER_HELP,
-    INPUT_SKIPPED,
-    INTERRUPTED,
-    OK,
-    RESUMABLE,
-    CorpusArgument,
-    CorpusOrUrlArgument,
-    DataOption,
-    EncoderOption,
-    PrecisionOption,
-    ProviderOption,
-    ReadingShareOption,
-    ThreadsOption,
-    console,
-    print_json,
-)
+from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load, opened
+from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results, resumable
 from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
+from service.match.filter import parse_filter
 
 RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
-
-
-@dataclass(frozen=True, slots=True)
-class EncodingOptions:
-    """The options of the command that say what encodes, and where; see the command."""
-
-    encoder: str | None
-    precision: str | None
-    provider: list[str] | None
-    threads: int | None
-    reading_share: float | None
-    cluster: ClusterOptions | None
 
 
 def cluster_options(
@@ -106,66 +54,34 @@ def cluster_options(
                 raise OptionError(name, "is for --on ray")
         return None
     on_gpu = any(name.lower().startswith(_CUDA) for name in provider or ())
-    options = ClusterOptions(
-        address=address or os.environ.get(RAY_ADDRESS) or None,
-        actors=actors,
-        threads=threads,
-        on_gpu=on_gpu,
-    )
-    check_cluster(options)
-    return options
-
-
-def open_encoding_checkpoint(options: EncodingOptions, data: Path) -> Checkpoint:
-    """Find the encoder, and check what is to be used of it.
-
-    Which execution providers are there is another question on another machine.
-    """
-    provider = None if options.cluster else options.provider
-    return open_checkpoint(options.encoder, options.precision, provider, data=data)
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """What encodes the batches of a job, with the space of its document vectors."""
-
-    encode: BatchEncoder
-    space: VectorSpace
-    checkpoint: Checkpoint
+    cluster = ClusterOptions(address=address or None, actors=actors, threads=threads, on_gpu=on_gpu)
+    check_cluster(cluster)
+    return cluster
 
 
 @contextmanager
-def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
-    """Open the encoders of a job for a data directory; they end with the block."""
-    if options.cluster is None:
-        loaded = load(
-            options.encoder,
-            options.precision,
-            options.provider,
-            options.threads,
-            data,
-            options.reading_share,
-        )
-        encode = encode_here(loaded)
-        space = VectorSpace(loaded.fingerprint, loaded.dimension)
-        yield Encoding(encode, space, loaded.checkpoint)
+def open_encoding(
+    checkpoint: Checkpoint,
+    precision: str | None,
+    provider: list[str] | None,
+    threads: int | None,
+    cluster: ClusterOptions | None,
+) -> Iterator[BatchEncoder]:
+    """Open what encodes the batches of a job, in this process or on Ray; it ends with the block."""
+    if cluster is None:
+        yield encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
         return
-    checkpoint = with_reading(open_encoding_checkpoint(options, data), data, options.reading_share)
-    space = vector_space(checkpoint)
     order = EncoderOrder(
         encoder=checkpoint.source,
-        fingerprint=space.fingerprint,
+        fingerprint=vector_space(checkpoint).fingerprint,
         reading_share=checkpoint.reading_share,
-        precision=options.precision,
-        providers=tuple(options.provider) if options.provider else None,
+        precision=precision,
+        providers=tuple(provider) if provider else None,
     )
-    console.print(f"Ray: starting encoders{_at(options.cluster)}")
-    with open_encoders(order, options.cluster) as encode:
-        yield Encoding(encode, space, checkpoint)
-
-
-def _at(options: ClusterOptions) -> str:
-    return f" at {options.address}" if options.address else " on this machine"
+    at = f"at {cluster.address}" if cluster.address else "on this machine"
+    console.print(f"Ray: starting encoders {at}")
+    with open_encoders(order, cluster) as encode:
+        yield encode
 
 
 _FAMILIES = 20  # that are listed
@@ -173,18 +89,15 @@ _ALIGNED = AlignmentOptions(budget_seconds=math.inf)  # nobody waits in a queue
 
 
 def families(
-    data: DataOption = DEFAULT_DATA,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: options.DataOption = options.DEFAULT_DATA,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print the largest families of copies and versions; a server may be running."""
-    check_data_directory(data)
-    with opened(data, space_of(data), read_only=True) as directory:
+    opening.check_data_directory(data)
+    with opened(data, opening.space_of(data), read_only=True) as directory:
         found = directory.store.families
-        largest, (number, documents), pending = (
-            found.largest(_FAMILIES),
-            found.totals(),
-            found.pending(),
-        )
+        largest, pending = found.largest(_FAMILIES), found.pending()
+        number, documents = found.totals()
     if as_json:
         counts = {"families": number, "documents": documents, "pending": pending}
         print_json({**counts, "largest": [asdict(family) for family in largest]})
@@ -193,14 +106,14 @@ def families(
     for family in largest:
         shown = (family.number, family.documents, family.texts)
         table.add_row(*map(str, shown), printable(family.first))
-    Console(markup=False).print(table)
+    results.print(table)
     console.print(f"{number} families of {documents} documents; {pending} documents not compared")
 
 
 def index(
-    corpus: CorpusOrUrlArgument,
-    data: DataOption = DEFAULT_DATA,
-    reading_share: ReadingShareOption = None,
+    corpus: options.CorpusOrUrlArgument,
+    data: options.DataOption = options.DEFAULT_DATA,
+    reading_share: options.ReadingShareOption = None,
     query: Annotated[
         str | None,
         typer.Option(help="Of a database: the SQL that selects id, text, title and others."),
@@ -213,10 +126,10 @@ def index(
         bool,
         typer.Option("--prune", help="Remove the documents whose files in the folder are gone."),
     ] = False,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
+    provider: options.ProviderOption = None,
+    threads: options.ThreadsOption = None,
     on: Annotated[
         Literal["local", "ray"],
         typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
@@ -236,31 +149,31 @@ def index(
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
     cluster = cluster_options(on, ray_address, actors, threads, provider)
-    encoders = EncodingOptions(encoder, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)
-    check_corpus(source)
-    check_output_folder(data, "--data")
-    open_encoding_checkpoint(encoders, data)
-    check_some_document(source)
-    try:
-        with (
-            open_encoding(encoders, data) as encoding,
-            opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
-        ):
-            built = _bring_up_to_date(directory, source, encoding, data / SKIPPED_FILE, prune=prune)
-    except KeyboardInterrupt:
-        console.print(RESUMABLE)
-        raise typer.Exit(INTERRUPTED) from None
+    opening.check_corpus(source)
+    checks.output_folder(data, "--data")
+    here = None if cluster else provider  # which ones there are elsewhere is another question
+    checkpoint = opening.find_checkpoint(
+        encoder, precision, here, data=data, reading_share=reading_share
+    )
+    opening.check_some_document(source)
+    with (
+        resumable(),
+        open_encoding(checkpoint, precision, provider, threads, cluster) as encode,
+        opened(data, checkpoint) as directory,
+    ):
+        report = data / SKIPPED_FILE
+        built = _bring_up_to_date(directory, source, encode, checkpoint, report, prune=prune)
     raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
 
 
 def watch(
     folder: Annotated[Path, typer.Argument(help="A folder of files.")],
-    data: DataOption = DEFAULT_DATA,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
+    data: options.DataOption = options.DEFAULT_DATA,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
+    provider: options.ProviderOption = None,
+    threads: options.ThreadsOption = None,
 ) -> None:
     """Index a folder with --prune, and again whenever its files change, until Ctrl-C or SIGTERM.
 
@@ -269,21 +182,20 @@ def watch(
     """
     if not folder.is_dir():
         raise OptionError("FOLDER", f"{folder}: is not a folder")
-    check_corpus(folder, "FOLDER")
-    check_output_folder(data, "--data")
+    opening.check_corpus(folder, "FOLDER")
+    checks.output_folder(data, "--data")
     whole = FolderPart(folder.resolve())
     if whole.path.is_relative_to(data.resolve()):
         raise OptionError("--data", f"{data}: the folder to watch lies in it")
-    options = EncodingOptions(encoder, precision, provider, threads, None, None)
-    open_encoding_checkpoint(options, data)
+    checkpoint = opening.find_checkpoint(encoder, precision, provider, data=data)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with open_encoding(options, data) as encoding:
+        with open_encoding(checkpoint, precision, provider, threads, None) as encode:
             report: Path | None = data / SKIPPED_FILE
             for part in _changes_of(whole.path, data.resolve()):
                 if next(file_names(whole), None):
-                    with _opened_when_free(data, encoding) as directory:
-                        _bring_up_to_date(directory, part, encoding, report, prune=True)
+                    with _opened_when_free(data, checkpoint) as directory:
+                        _bring_up_to_date(directory, part, encode, checkpoint, report, prune=True)
                 else:  # a disk that is not mounted looks like this, too
                     console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
                 report = None  # it keeps what the first pass over the whole folder skipped
@@ -295,14 +207,13 @@ _RETRY_SECONDS = 0.5
 
 
 @contextmanager
-def _opened_when_free(data: Path, encoding: Encoding) -> Iterator[DataDirectory]:
+def _opened_when_free(data: Path, checkpoint: Checkpoint) -> Iterator[DataDirectory]:
     """Open a data directory for a block, as soon as no other process has it open for writing."""
     waiting = False
     with ExitStack() as open_files:
         while True:
-            directory = opened(data, encoding.space, checkpoint=encoding.checkpoint)
             try:
-                found = open_files.enter_context(directory)
+                found = open_files.enter_context(opened(data, checkpoint))
                 break
             except DataDirectoryInUseError as error:
                 if not waiting:
@@ -340,7 +251,8 @@ def _changes_of(folder: Path, data: Path) -> Iterator[FolderPart]:
 def _bring_up_to_date(
     directory: DataDirectory,
     source: Corpus,
-    encoding: Encoding,
+    encode: BatchEncoder,
+    checkpoint: Checkpoint,
     report: Path | None,
     *,
     prune: bool,
@@ -348,8 +260,8 @@ def _bring_up_to_date(
     """Index a corpus into an open data directory, measure its scores, and print what was done."""
     data = directory.path
     with show_progress(console, report) as progress:
-        built = build_index(source, directory, encoding.encode, progress, prune=prune)
-        LiveScoring(encoding.checkpoint, directory).measure(progress)
+        built = build_index(source, directory, encode, progress, prune=prune)
+        LiveScoring(checkpoint, directory).measure(progress)
     console.print(
         f"{data}: {len(directory.store)} documents; {built.encoded} encoded ({built.tokens} "
         f"tokens, {built.tokens_left_out} left out), {built.unchanged} unchanged, "
@@ -362,10 +274,10 @@ def match(
     file: Annotated[
         Path, typer.Argument(help=f"The document: a file of {' '.join(FILE_SUFFIXES)}.")
     ],
-    data: DataOption = DEFAULT_DATA,
+    data: options.DataOption = options.DEFAULT_DATA,
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Match by vectors, words, or both.")] = DEFAULT_MODE,
-    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
+    where: options.FilterOption = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Id of a document to leave out; may be repeated.")
     ] = None,
@@ -375,17 +287,17 @@ def match(
     align: Annotated[
         bool, typer.Option(help="Align the best candidates with the document, block by block.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
+    as_json: options.JsonOption = False,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
-    check_document(file)
-    check_data_directory(data)
-    options = SearchOptions(
+    opening.check_document(file)
+    opening.check_data_directory(data)
+    wanted = SearchOptions(
         top_k=top_k,
         mode=mode,
-        where=None if where is None else read_filter(where),
+        where=None if where is None else read_option("--filter", parse_filter, where),
         exclude=tuple(exclude or ()),
         collapse=collapse,
         alignment=_ALIGNED if align else None,
@@ -393,16 +305,16 @@ def match(
     loaded = load(encoder, precision, data=data)
     document = read_document(file)
     blocks = loaded.read(document.text)
-    with opened(data, loaded, read_only=True) as directory:
+    with opened(data, loaded.checkpoint, read_only=True) as directory:
         documents = len(directory.store)
         scoring = open_scoring(loaded.checkpoint, data, documents)
         answer = search(
             directory,
-            encode_query(loaded, blocks, document.text, document.title),
-            options,
+            opening.encode_query(loaded, blocks, document.text, document.title),
+            wanted,
             fusion=scoring.fusion,
             calibrator=scoring.calibrator,
-            among=select_documents(directory, options),
+            among=select_documents(directory, wanted),
         )
     why = why_no_probability(scoring.calibrator, answer.scored_as)
     if as_json:
@@ -424,7 +336,7 @@ def match(
         terms = " ".join(term.term for term in hit.terms)
         shown = (printable(text) for text in (hit.id, hit.title, terms))
         table.add_row(f"{hit.score:.4f}", probability, *shown)
-    Console(markup=False).print(table)
+    results.print(table)
     if why is not None:
         console.print(f"no probabilities: {why}")
     if answer.hits and not any(hit.relevant is not False for hit in answer.hits):
@@ -435,15 +347,15 @@ def match(
 
 
 def embed(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
-    reading_share: ReadingShareOption = None,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
+    reading_share: options.ReadingShareOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
-    check_corpus(corpus)
-    check_output_file(output)
+    opening.check_corpus(corpus)
+    checks.output_file(output)
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         embedded = embed_corpus(corpus, loaded, progress)
@@ -478,13 +390,13 @@ def _described(hit: Hit) -> dict[str, Any]:
 def demo(port: PortOption = DEFAULT_PORT) -> None:
     """Index the documentation of Python's standard library into ./demo-data and serve it."""
     data = Path("demo-data")
-    check_output_folder(data, "demo")
-    check_address(DEFAULT_HOST, port)
+    checks.output_folder(data, "demo")
+    checks.address(DEFAULT_HOST, port)
     corpus = data / "stdlib.jsonl"
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, data=data)
-    with opened(data, loaded) as directory, show_progress(console) as progress:
+    with opened(data, loaded.checkpoint) as directory, show_progress(console) as progress:
         build_index(corpus, directory, encode_here(loaded), progress)
         LiveScoring(loaded.checkpoint, directory).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"

@@ -8,33 +8,18 @@ import numpy as np
 import typer
 
 from index.build import BATCH_DOCUMENTS, publish
-from index.directory.backup import (
-    BackupManifest,
-    read_signing_key,
-    restore_backup,
-    write_backup,
-)
+from index.directory.backup import BackupManifest, read_signing_key, restore_backup, write_backup
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
-from index.document import printable
-from index.errors import BackupError
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
-from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.opening import check_data_directory, opened, read_filter, space_of
-from service.cli.options import (
-    DEFAULT_DATA,
-    FILTER_HELP,
-    INPUT_SKIPPED,
-    OK,
-    DataArgument,
-    DataOption,
-    EncoderOption,
-    PrecisionOption,
-    console,
-)
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import opened
+from service.cli.options import INPUT_SKIPPED, OK, console, say
 from service.cli.progress import show_progress
 from service.doctor import examine_service_files, repair_service_files
+from service.match.filter import parse_filter
 from service.settings import Settings
 
 
@@ -42,19 +27,19 @@ def delete(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID...", help="Ids of the documents.")
     ] = None,
-    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
-    data: DataOption = DEFAULT_DATA,
+    where: options.FilterOption = None,
+    data: options.DataOption = options.DEFAULT_DATA,
 ) -> None:
     """Delete documents from an index; their files stay. No server may be running.
 
     Exit status 1 if an id is unknown.
     """
-    check_data_directory(data)
+    opening.check_data_directory(data)
     if bool(ids) == (where is not None):
         raise OptionError("ID", "name documents, or select them by --filter")
-    chosen = None if where is None else read_filter(where)
+    chosen = None if where is None else read_option("--filter", parse_filter, where)
     with (
-        opened(data, space_of(data)) as directory,
+        opened(data, opening.space_of(data)) as directory,
         show_progress(console) as progress,
     ):
         store = directory.store
@@ -66,8 +51,8 @@ def delete(
         left = len(store)
     unknown = sorted(set(ids or ()) - set(known))
     for document_id in unknown:
-        console.print(f"unknown: {printable(document_id)}")
-    console.print(f"{data}: {left} documents; {before - left} deleted, {len(unknown)} unknown")
+        say(f"unknown: {document_id}")
+    say(f"{data}: {left} documents; {before - left} deleted, {len(unknown)} unknown")
     raise typer.Exit(INPUT_SKIPPED if unknown else OK)
 
 
@@ -80,43 +65,31 @@ def _select(store: DocumentStore, where: Filter) -> list[str]:
     return [summary.id for batch in documents for summary in batch.values()]
 
 
-def _read_key(path: Path | None) -> bytes | None:
-    try:
-        return None if path is None else read_signing_key(path)
-    except BackupError as error:
-        raise OptionError("--key", error) from error
-
-
 def snapshot(
-    data: DataArgument,
+    data: options.DataArgument,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
     ],
-    encoder: EncoderOption = None,
+    encoder: options.EncoderOption = None,
     key: Annotated[
         Path | None, typer.Option(help="Sign it with the key in this file, of 16 bytes or more.")
     ] = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
-    check_data_directory(data, "DATA", "back it up with pg_dump")
-    check_new_path(output)
-    signing = _read_key(key)
-    opened = open_checkpoint(encoder, data=data)
-    manifest = write_backup(data, output, opened, key=signing)
+    opening.check_data_directory(data, "DATA", "back it up with pg_dump")
+    checks.new_path(output)
+    signing = None if key is None else read_option("--key", read_signing_key, key)
+    manifest = write_backup(data, output, checks.open_checkpoint(encoder, data=data), key=signing)
     size = sum(file.size for file in manifest.files.values())
-    console.print(
-        printable(
-            f"{output}: {_held(manifest)}, {len(manifest.files)} files, {size} bytes; "
-            f"written and verified"
-        )
-    )
+    files = f"{len(manifest.files)} files, {size} bytes"
+    say(f"{output}: {_held(manifest)}, {files}; written and verified")
 
 
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
-    data: DataArgument,
-    encoder: EncoderOption = None,
+    data: options.DataArgument,
+    encoder: options.EncoderOption = None,
     key: Annotated[
         Path | None, typer.Option(help="Refuse a backup that the key in this file did not sign.")
     ] = None,
@@ -126,28 +99,29 @@ def restore(
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     if Settings().database is not None:
         raise OptionError("DATA", "LONGMATCH_DATABASE is set: restore that with pg_restore")
-    check_output_folder(data, "DATA")
-    signed = _read_key(key)
-    opened = open_checkpoint(encoder, data=backup)
-    manifest = restore_backup(backup, data, opened, key=signed)
-    console.print(printable(f"{data}: {_held(manifest)}, backed up at {manifest.created}"))
+    checks.output_folder(data, "DATA")
+    signed = None if key is None else read_option("--key", read_signing_key, key)
+    manifest = restore_backup(
+        backup, data, checks.open_checkpoint(encoder, data=backup), key=signed
+    )
+    say(f"{data}: {_held(manifest)}, backed up at {manifest.created}")
 
 
 def doctor(
-    data: DataArgument,
+    data: options.DataArgument,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Examine a data directory: exit status 0 if no problem is found, 1 if one is.
 
     2 if a disk that is full or fails lets it not be examined.
     """
-    check_data_directory(data, "DATA", "examine that with pg_amcheck")
-    opened = open_checkpoint(encoder, precision, data=data)
+    opening.check_data_directory(data, "DATA", "examine that with pg_amcheck")
+    opened = checks.open_checkpoint(encoder, precision, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)
         of_service = examine_service_files(data)
@@ -162,7 +136,7 @@ def doctor(
     if any(finding.remedy.repairable for finding in findings):
         console.print("use --repair to repair what can be repaired")
     if not findings:
-        console.print(printable(f"{data}: no problems found"))
+        say(f"{data}: no problems found")
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
 
 
@@ -173,9 +147,5 @@ def _held(manifest: BackupManifest) -> str:
 
 def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
-        remedy = (
-            finding.remedy.value
-            if finding.remedy.repairable
-            else f"not repairable: {finding.remedy.value}"
-        )
-        console.print(printable(f"{finding.what}: {finding.problem}: {remedy}"))
+        hopeless = "" if finding.remedy.repairable else "not repairable: "
+        say(f"{finding.what}: {finding.problem}: {hopeless}{finding.remedy.value}")

@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
 from encoder.reranker.onnx_reranker import open_reranker
+from evaluation import experiment
 from evaluation.baselines import (
     BASELINES,
     BLOCK_BASELINES,
@@ -22,40 +22,16 @@ from evaluation.baselines import (
     parse_baselines,
 )
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
-from evaluation.experiment import (
-    OWN,
-    Judgements,
-    Vectors,
-    baseline_systems,
-    longmatch_systems,
-    measure_systems,
-    rerank_longmatch_system,
-)
+from evaluation.experiment import Judgements, Vectors
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
-from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli.checks import (
-    OptionError,
-    check_output_folder,
-    check_reranker,
-    read_option,
-)
-from service.cli.opening import check_corpus, load
-from service.cli.options import (
-    INPUT_SKIPPED,
-    OK,
-    BlocksOption,
-    CorpusArgument,
-    EncoderOption,
-    PrecisionOption,
-    ReadingShareOption,
-    RerankerOption,
-    console,
-    print_json,
-)
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load
+from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results
 from service.cli.progress import show_progress
 
 
@@ -81,56 +57,50 @@ class EvaluationOptions:
         return [self.corpus, self.queries] if self.queries else [self.corpus]
 
 
-def check_options(options: EvaluationOptions) -> None:
-    """Check that options can be combined, and that libraries and files are there."""
-    _check_combinations(options)
-    _check_extras(options)
-    _check_files(options)
-
-
-def _check_combinations(options: EvaluationOptions) -> None:
-    if not options.qrels and not options.pairs:
+def _check_combinations(chosen: EvaluationOptions) -> None:
+    """Check that options can be combined."""
+    if not chosen.qrels and not chosen.pairs:
         raise OptionError("QRELS", "give judgements, or --pairs, or both")
-    if options.queries and not options.qrels:
+    if chosen.queries and not chosen.qrels:
         raise OptionError("--queries", "needs judgements of them")
-    if options.valid_pairs and not options.pairs:
+    if chosen.valid_pairs and not chosen.pairs:
         raise OptionError("--valid-pairs", "needs --pairs, the pairs to measure")
-    if options.split and not options.qrels:
+    if chosen.split and not chosen.qrels:
         raise OptionError("--split", "needs judgements")
-    if options.rerank and not options.reranker:
+    if chosen.rerank and not chosen.reranker:
         raise OptionError("--rerank", "needs --reranker, a directory or the name of one that ships")
-    of_blocks = ",".join(name for name in options.baselines if name in BLOCK_BASELINES)
-    if of_blocks and not options.blocks:
+    of_blocks = ",".join(name for name in chosen.baselines if name in BLOCK_BASELINES)
+    if of_blocks and not chosen.blocks:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
-    if of_blocks and options.queries:
+    if of_blocks and chosen.queries:
         raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
 
 
-def _check_extras(options: EvaluationOptions) -> None:
+def _check_extras(chosen: EvaluationOptions) -> None:
     """Check that the libraries are installed which the measures and baselines need."""
     require_extra("evaluate", "evaluate", "scipy")
-    if options.qrels:
+    if chosen.qrels:
         require_extra("evaluate", "evaluate QRELS", "ir_measures")
-    if options.pairs:
+    if chosen.pairs:
         require_extra("evaluate", "--pairs", "sklearn")
     for name in LEXICAL_BASELINES:
-        if name in options.baselines:
+        if name in chosen.baselines:
             package = "bm25s" if name in BM25_SETTINGS else "sklearn"
             require_extra("evaluate", f"--baselines {name}", package)
 
 
-def _check_files(options: EvaluationOptions) -> None:
-    check_corpus(options.corpus)
-    if options.queries:
-        check_corpus(options.queries, "--queries")
-    if options.blocks:
-        check_output_folder(options.blocks, "--blocks")
-    if options.rerank and options.reranker:
-        check_reranker(options.reranker)
+def _check_files(chosen: EvaluationOptions) -> None:
+    opening.check_corpus(chosen.corpus)
+    if chosen.queries:
+        opening.check_corpus(chosen.queries, "--queries")
+    if chosen.blocks:
+        checks.output_folder(chosen.blocks, "--blocks")
+    if chosen.rerank and chosen.reranker:
+        checks.reranker(chosen.reranker)
 
 
 def evaluate(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     qrels: Annotated[Path | None, typer.Argument(help="Judgements, TREC or BEIR.")] = None,
     queries: Annotated[
         Path | None,
@@ -152,23 +122,20 @@ def evaluate(
     rerank: Annotated[
         int, typer.Option(min=0, help="Also measure the first N results reranked; 0: none.")
     ] = 0,
-    reranker: RerankerOption = None,
+    reranker: options.RerankerOption = None,
     baselines: Annotated[
         str,
         typer.Option(help=f"Also measure {','.join(BASELINES)}, or all of them."),
     ] = "",
-    blocks: BlocksOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    reading_share: ReadingShareOption = None,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
+    blocks: options.BlocksOption = None,
+    as_json: options.JsonOption = False,
+    reading_share: options.ReadingShareOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Measure a checkpoint against judgements and labelled pairs, beside baselines."""
-    try:
-        names = parse_baselines(baselines)
-    except CorpusError as error:
-        raise OptionError("--baselines", error) from error
-    options = EvaluationOptions(
+    names = read_option("--baselines", parse_baselines, baselines)
+    chosen = EvaluationOptions(
         corpus=corpus,
         qrels=qrels,
         queries=queries,
@@ -181,10 +148,12 @@ def evaluate(
         baselines=names,
         blocks=blocks,
     )
-    check_options(options)
-    judgements = _read_judgements(options)
+    _check_combinations(chosen)
+    _check_extras(chosen)
+    _check_files(chosen)
+    judgements = _read_judgements(chosen)
     loaded = load(encoder, precision, reading_share=reading_share)
-    report, complete = _evaluate(options, judgements, loaded)
+    report, complete = _evaluate(chosen, judgements, loaded)
     if as_json:
         print_json(report)
     else:
@@ -192,31 +161,31 @@ def evaluate(
     raise typer.Exit(OK if complete else INPUT_SKIPPED)
 
 
-def _read_judgements(options: EvaluationOptions) -> Judgements:
-    systems = OWN[options.mode]
-    qrels = read_option("QRELS", read_qrels, options.qrels) if options.qrels else {}
-    valid = options.valid_pairs
+def _read_judgements(chosen: EvaluationOptions) -> Judgements:
+    systems = experiment.OWN[chosen.mode]
+    qrels = read_option("QRELS", read_qrels, chosen.qrels) if chosen.qrels else {}
+    valid = chosen.valid_pairs
     return Judgements(
         qrels=qrels,
-        query_ids=_choose_queries(options, qrels),
-        pairs=read_option("--pairs", read_pairs, options.pairs) if options.pairs else [],
+        query_ids=_choose_queries(chosen, qrels),
+        pairs=read_option("--pairs", read_pairs, chosen.pairs) if chosen.pairs else [],
         valid=read_option("--valid-pairs", read_pairs, valid) if valid else [],
-        reference=choose_reference([*systems, *options.baselines]),
+        reference=choose_reference([*systems, *chosen.baselines]),
     )
 
 
-def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]:
-    if not options.split:
+def _choose_queries(chosen: EvaluationOptions, qrels: Qrels) -> Collection[str]:
+    if not chosen.split:
         return qrels.keys()
-    parts = read_option("--split", read_splits, options.split)
-    chosen = {name for name, part in parts.items() if part == PARTS[-1]}
-    if not chosen:
-        raise OptionError("--split", f"{options.split}: no document is in {PARTS[-1]!r}")
-    return chosen
+    parts = read_option("--split", read_splits, chosen.split)
+    names = {name for name, part in parts.items() if part == PARTS[-1]}
+    if not names:
+        raise OptionError("--split", f"{chosen.split}: no document is in {PARTS[-1]!r}")
+    return names
 
 
 def _evaluate(
-    options: EvaluationOptions, judgements: Judgements, loaded: Encoder
+    chosen: EvaluationOptions, judgements: Judgements, loaded: Encoder
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -224,15 +193,15 @@ def _evaluate(
         The report, and whether every document could be read.
     """
     with TemporaryDirectory() as folder:
-        kept = _keep_blocks(options.corpus, options.blocks or Path(folder, "corpus"), loaded)
+        kept = _keep_blocks(chosen.corpus, chosen.blocks or Path(folder, "corpus"), loaded)
         embedded = embed_encoded_corpus(kept, loaded)
         queries = embedded
-        if options.queries:
-            encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
+        if chosen.queries:
+            encoded = _keep_blocks(chosen.queries, Path(folder, "queries"), loaded)
             space = None if embedded.aligned is None else embedded.aligned.space
             queries = embed_encoded_corpus(encoded, loaded, space)
         vectors = Vectors(embedded, queries)
-        systems = _make_systems(options, vectors, kept, loaded.checkpoint)
+        systems = _make_systems(chosen, vectors, kept, loaded.checkpoint)
         report: Report = {
             "documents": len(embedded.ids),
             "tokens": int(embedded.tokens.sum()),
@@ -240,24 +209,26 @@ def _evaluate(
             "checkpoint": loaded.checkpoint.name,
             "precision": loaded.precision,
         }
-        report |= measure_systems(systems, vectors, judgements)
+        report |= experiment.measure_systems(systems, vectors, judgements)
     return report, not (embedded.skipped or queries.skipped)
 
 
 def _make_systems(
-    options: EvaluationOptions,
+    chosen: EvaluationOptions,
     vectors: Vectors,
     kept: EncodedCorpus,
     checkpoint: Checkpoint,
 ) -> list[System]:
-    own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files))
-    if options.rerank and options.reranker:
-        reranker = open_reranker(options.reranker)
+    own = list(experiment.longmatch_systems(vectors, checkpoint, chosen.mode, chosen.files))
+    if chosen.rerank and chosen.reranker:
+        reranker = open_reranker(chosen.reranker)
         own.append(
-            rerank_longmatch_system(own[-1], vectors, options.files, reranker, options.rerank)
+            experiment.rerank_longmatch_system(
+                own[-1], vectors, chosen.files, reranker, chosen.rerank
+            )
         )
     blocks = find_blocks(kept, vectors.corpus.ids)
-    return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
+    return [*own, *experiment.baseline_systems(chosen.baselines, vectors, chosen.files, blocks)]
 
 
 def _keep_blocks(corpus: Path, blocks: Path, loaded: Encoder) -> EncodedCorpus:
@@ -270,17 +241,16 @@ _TASKS = ("retrieval", "pairs")
 
 def print_report(report: Mapping[str, Any]) -> None:
     """Print a report to standard output, without the figures by length, which only JSON has."""
-    out = Console(soft_wrap=True)
     facts = Table(box=None, show_header=False)
     for name, value in report.items():
         if name not in _TASKS:
             parts = value.items() if isinstance(value, dict) else [("", value)]
             facts.add_row(name, ", ".join(f"{key} {_short(part)}".strip() for key, part in parts))
-    out.print(facts)
+    results.print(facts, soft_wrap=True)
     for task in _TASKS:
         if task in report:
-            out.print(f"\n{_heading(task, report[task])}")
-            out.print(_systems(report[task]))
+            results.print(f"\n{_heading(task, report[task])}", soft_wrap=True)
+            results.print(_systems(report[task]), soft_wrap=True)
 
 
 def _heading(task: str, report: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ import typer
 from index.directory.collections import NAME_PATTERN, collection_path, is_collection_name
 from index.directory.data_directory import KEY_FILE
 from index.document import printable
-from service.cli.checks import OptionError, check_output_folder
-from service.cli.options import DEFAULT_DATA, DataOption, console
-from service.keys import SCOPES, ApiKey, Scope, change_keys, make_key, read_keys
+from service.cli import checks, options
+from service.cli.checks import OptionError, read_option
+from service.cli.options import console
+from service.keys import SCOPES, ApiKey, change_keys, make_key, read_keys
 
 keys = typer.Typer(
     help="Make, list and revoke API keys. A running server follows at once.", no_args_is_help=True
@@ -32,23 +33,23 @@ def create_key(
     collection: Annotated[
         str | None, typer.Option(help="The only collection that it sees; by default all.")
     ] = None,
-    data: DataOption = DEFAULT_DATA,
+    data: options.DataOption = options.DEFAULT_DATA,
 ) -> None:
     """Make a key and print it. It is shown only now.
 
     From the first key on, every request to a server of this data directory needs one.
     """
-    check_output_folder(data, "--data")
-    scopes = frozenset(_scope(name) for name in scope or ["read"])
+    checks.output_folder(data, "--data")
+    given = set(scope or ["read"])
+    for unknown in given.difference(SCOPES):
+        raise OptionError("--scope", f"{unknown!r} is none of {', '.join(SCOPES)}")
+    scopes = frozenset(name for name in SCOPES if name in given)
     expires = None
     if expires_days is not None:
         expires = datetime.now(UTC) + timedelta(days=expires_days)
     if collection is not None and not is_collection_name(collection):
         raise OptionError("--collection", f"{collection!r} is no name: it takes {NAME_PATTERN}")
-    try:
-        key, token = make_key(name, scopes, expires, collection)
-    except ValueError as error:
-        raise OptionError("NAME", str(error)) from error
+    key, token = read_option("NAME", make_key, name, scopes, expires, collection)
     data.mkdir(parents=True, exist_ok=True)
     change_keys(data / KEY_FILE, lambda known: known.update({key.id: key}))
     typer.echo(token)
@@ -58,7 +59,7 @@ def create_key(
 
 
 @keys.command("list")
-def list_keys(data: DataOption = DEFAULT_DATA) -> None:
+def list_keys(data: options.DataOption = options.DEFAULT_DATA) -> None:
     """List the keys: id, state, scopes, when made, until when, collection, name; no secrets."""
     found = read_keys(data / KEY_FILE)
     if found is None:
@@ -77,7 +78,7 @@ def list_keys(data: DataOption = DEFAULT_DATA) -> None:
 @keys.command("revoke")
 def revoke_key(
     key_id: Annotated[str, typer.Argument(help="As `longmatch keys list` shows it.")],
-    data: DataOption = DEFAULT_DATA,
+    data: options.DataOption = options.DEFAULT_DATA,
 ) -> None:
     """Revoke a key: requests with it are refused from now on."""
 
@@ -88,10 +89,3 @@ def revoke_key(
     if read_keys(data / KEY_FILE) is None:
         raise OptionError("KEY_ID", f"{data / KEY_FILE} does not exist")
     change_keys(data / KEY_FILE, remove)
-
-
-def _scope(given: str) -> Scope:
-    for scope in SCOPES:
-        if scope == given:
-            return scope
-    raise OptionError("--scope", f"{given!r} is none of {', '.join(SCOPES)}")

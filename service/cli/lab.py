@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from encoder.checkpoint import PRECISIONS, Checkpoint
+from encoder.checkpoint import PRECISIONS, Checkpoint, read_weights
 from encoder.errors import QualityError
-from encoder.reranker.checkpoint import RERANKER_PRECISIONS, RerankerCheckpoint
+from encoder.reranker.checkpoint import (
+    RERANKER_PRECISIONS,
+    RerankerCheckpoint,
+    load_reranker_checkpoint,
+)
 from evaluation.judgements import read_pairs, read_qrels, read_splits
 from evaluation.quality_gate import (
     DOCUMENTS,
@@ -20,22 +24,12 @@ from evaluation.quality_gate import (
     sample_corpus,
     sample_stdlib,
 )
-from index.document import printable
-from index.errors import CorpusError
 from index.optional_dependencies import require_extra
+from service.cli import checks, opening, options
 from service.cli.calibration import fit_calibration
-from service.cli.checks import (
-    OptionError,
-    check_new_path,
-    check_output_folder,
-    check_precisions,
-    check_weights,
-    open_checkpoint,
-    open_reranker_checkpoint,
-    read_option,
-)
-from service.cli.opening import check_corpus, check_data_directory, load
-from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
+from service.cli.checks import OptionError, read_option
+from service.cli.opening import load
+from service.cli.options import console, resumable, say
 from service.cli.progress import show_progress, show_training
 from service.cli.tune import check_enough, open_store, read_judged
 from training.data.corpus import describe
@@ -53,7 +47,6 @@ from training.data.files import (
 from training.data.pair_files import check_held_out, check_pair_files
 from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
-from training.errors import TrainingRecipeError
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
 
 if TYPE_CHECKING:
@@ -75,10 +68,6 @@ lab = typer.Typer(
 _REPORTED = ("semantic", "hybrid")  # modes of search
 _OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
 
-PrecisionsOption = Annotated[
-    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
-]
-
 
 @lab.command("create-checkpoint")
 def create_checkpoint(
@@ -88,7 +77,7 @@ def create_checkpoint(
         typer.Option(help="Folder or hub name of a BERT checkpoint: tokenizer, sentence level."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
-    precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
+    precision: options.PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
     seed: Annotated[int, typer.Option(help="Of the weights that are initialised at random.")] = 0,
 ) -> None:
     """Create an untrained encoder or reranker, as the recipe says.
@@ -98,8 +87,8 @@ def create_checkpoint(
     require_extra("train", "lab create-checkpoint")
     from training.export import create  # imports torch
 
-    check_output_folder(output, "--output")
-    check_precisions(precision)
+    checks.output_folder(output, "--output")
+    checks.precisions(precision)
     if create.is_for_reranker(recipe):
         reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
         create.create_reranker(reranker, bert, output, seed=seed)
@@ -111,7 +100,7 @@ def create_checkpoint(
 @lab.command()
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint directory with its weights.")],
-    precision: PrecisionsOption,
+    precision: options.PrecisionsOption,
     corpus: Annotated[
         Path | None,
         typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
@@ -123,12 +112,12 @@ def export(
     the 10 nearest neighbours of fp32.
     """
     require_extra("train", "lab export")
-    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
-    check_weights(checkpoint, "CHECKPOINT")
-    check_output_folder(checkpoint, "CHECKPOINT")
-    check_precisions(precision)
+    opened = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
+    read_option("CHECKPOINT", read_weights, checkpoint)
+    checks.output_folder(checkpoint, "CHECKPOINT")
+    checks.precisions(precision)
     if corpus:
-        check_corpus(corpus, "--corpus")
+        opening.check_corpus(corpus, "--corpus")
     if set(precision) == {"fp32"}:
         _export(opened, precision)
         return
@@ -164,7 +153,7 @@ def train(
     splits: Annotated[
         Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
     ] = None,
-    allow_shared_documents: SharedOption = False,
+    allow_shared_documents: options.SharedOption = False,
     work: Annotated[
         Path | None,
         typer.Option(help="A folder for intermediate results; by default <output>.work."),
@@ -177,26 +166,27 @@ def train(
         typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
     ] = None,
     checkpoint: StartOption = None,
-    precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
+    precision: options.PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
     """Train an encoder or a reranker, as the recipe says, on your documents.
 
     If it is stopped, run the same command again to resume.
     """
     require_extra("train", "lab train")
-    check_new_path(output)
+    checks.new_path(output)
     file = recipe_file(recipe)
-    for_reranker = _is_for_reranker(file)
-    check_precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
+    objectives = read_option("RECIPE", read_training_recipe, file).objectives
+    for_reranker = any(objective.kind == "rerank" for objective in objectives)
+    checks.precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
     if for_reranker:
         if checkpoint is None:
             raise OptionError("--checkpoint", "is missing: the reranker to start from")
-        start: Checkpoint | RerankerCheckpoint = open_reranker_checkpoint(
-            checkpoint, "--checkpoint"
+        start: Checkpoint | RerankerCheckpoint = read_option(
+            "--checkpoint", load_reranker_checkpoint, checkpoint
         )
     else:
-        start = open_checkpoint(checkpoint, option="--checkpoint")
-    check_weights(start.directory, "--checkpoint")
+        start = checks.open_checkpoint(checkpoint, option="--checkpoint")
+    read_option("--checkpoint", read_weights, start.directory)
     files = _find_files(corpus or [], qrels, pairs or [], splits)
     common: dict[str, Any] = {
         "recipe": file,
@@ -208,13 +198,11 @@ def train(
         "allow_shared": allow_shared_documents,
     }
     try:
-        if isinstance(start, RerankerCheckpoint):
-            _train_reranker(_checked(RerankJob(start=start, files=files, **common), feedback))
-        else:
-            _train_encoder(_checked(EncoderJob(start=start, files=files, **common), feedback))
-    except KeyboardInterrupt:
-        console.print(RESUMABLE)
-        raise typer.Exit(INTERRUPTED) from None
+        with resumable():
+            if isinstance(start, RerankerCheckpoint):
+                _train_reranker(_checked(RerankJob(start=start, files=files, **common), feedback))
+            else:
+                _train_encoder(_checked(EncoderJob(start=start, files=files, **common), feedback))
     except QualityError as error:
         raise QualityError(
             f"{error}. The training is kept: the same command with --precision fp32 writes a "
@@ -242,13 +230,10 @@ def dataset(
     known = DATASETS.get(name)
     if known is None:
         raise OptionError("NAME", f"{name!r} is none of {', '.join(DATASETS)}")
-    check_new_path(output)
+    checks.new_path(output)
     if known.agreement and not accept_licence:
         raise OptionError("--accept-licence", f"is needed for {name}: {known.agreement}")
-    try:
-        known.check(source)
-    except CorpusError as error:
-        raise OptionError("SOURCE", error) from error
+    read_option("SOURCE", known.check, source)
     with show_progress(console) as progress:
         counts = convert_dataset(name, source, output, progress)
     pairs = ", ".join(
@@ -265,7 +250,7 @@ def dataset(
         )
     for reason, number in counts["left out"].items():
         console.print(f"left out: {number} {reason}")
-    console.print(f"licence of the data: {printable(counts['licence'])}")
+    say(f"licence of the data: {counts['licence']}")
 
 
 def _train_encoder(job: EncoderJob) -> None:
@@ -305,13 +290,6 @@ def _train_reranker(job: RerankJob) -> None:
     with show_progress(console) as progress, show_training(console) as training_progress:
         train_reranker(job, progress, training_progress)
     console.print(f"{job.output}: written")
-
-
-def _is_for_reranker(recipe: Path) -> bool:
-    try:
-        return any(each.kind == "rerank" for each in read_training_recipe(recipe).objectives)
-    except TrainingRecipeError as error:
-        raise OptionError("RECIPE", error) from error
 
 
 def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
@@ -356,12 +334,9 @@ def _find_files(
     corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
 ) -> list[CorpusFiles]:
     """Find the files of each corpus, and check that all of them can be read."""
-    try:
-        found = given_files(corpora, qrels, pairs, splits)
-    except CorpusError as error:
-        raise OptionError("--corpus", error) from error
+    found = read_option("--corpus", given_files, corpora, qrels, pairs, splits)
     for files in found:
-        check_corpus(files.corpus, "--corpus")
+        opening.check_corpus(files.corpus, "--corpus")
         if files.qrels:
             read_option("--qrels" if qrels else "--corpus", read_qrels, files.qrels)
         if files.splits:
@@ -376,13 +351,10 @@ def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Star
     if not job.files and feedback is None:
         raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
     if feedback is not None:
-        check_data_directory(feedback, "--feedback")
+        opening.check_data_directory(feedback, "--feedback")
         check_enough(feedback, MIN_QUERIES, "--feedback")
-    check_output_folder(job.work, "--work")
-    try:
-        recipe = read_recipe(job)
-    except TrainingRecipeError as error:
-        raise OptionError("RECIPE", error) from error
+    checks.output_folder(job.work, "--work")
+    recipe = read_option("RECIPE", read_recipe, job)
     if feedback is not None:
         job = replace(job, files=[*job.files, _feedback_files(feedback, job.work)])
     _check_files(job, recipe)
@@ -395,10 +367,8 @@ def _feedback_files(data: Path, work: Path) -> CorpusFiles:
     if not folder.exists():
         work.mkdir(parents=True, exist_ok=True)
         with closing(open_store(data)) as store:
-            try:
-                counts = write_feedback_corpus(folder, store, read_judged(data, store))
-            except CorpusError as error:
-                raise OptionError("--feedback", f"{data}: {error}") from error
+            judged = read_judged(data, store)
+            counts = read_option("--feedback", write_feedback_corpus, folder, store, judged)
         queries = ", ".join(f"{number} {part}" for part, number in counts["queries"].items())
         console.print(f"{folder}: {counts['documents']} documents, queries: {queries}")
     return find_corpus_files(folder)
@@ -406,18 +376,13 @@ def _feedback_files(data: Path, work: Path) -> CorpusFiles:
 
 def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
     kinds = {objective.kind for objective in recipe.objectives}
-    try:
-        if "rerank" in kinds:
-            given = any(
-                getattr(objective, "pairs", None) == "given" for objective in recipe.objectives
-            )
-            check_rerank_files(job.files, given=given)
-        for files in job.files:
-            check_pair_files(files, allow_shared=job.allow_shared)
-        if pretrains(recipe):
-            check_held_out(job.files)
-    except CorpusError as error:
-        raise OptionError("--corpus", error) from error
+    if "rerank" in kinds:
+        given = any(getattr(objective, "pairs", None) == "given" for objective in recipe.objectives)
+        read_option("--corpus", check_rerank_files, job.files, given=given)
+    for files in job.files:
+        read_option("--corpus", check_pair_files, files, allow_shared=job.allow_shared)
+    if pretrains(recipe):
+        read_option("--corpus", check_held_out, job.files)
     if "links" in kinds and not any(files.qrels for files in job.files):
         raise OptionError("--corpus", "the recipe learns from links, and no corpus has any")
     if "pairs" in kinds and not any(files.pairs for files in job.files):

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli.checks import OptionError, check_address
+from service.cli import checks
+from service.cli.checks import OptionError
 
 KEY = "LONGMATCH_API_KEY"
 INSTRUCTIONS = (
@@ -41,7 +42,7 @@ def mcp(
     if not url.startswith(("http://", "https://")):
         raise OptionError("--url", f"{url}: must begin with http:// or https://")
     if port is not None:
-        check_address(_HOST, port)
+        checks.address(_HOST, port)
     path = f"/collections/{quote(collection, safe='')}" if collection else ""
     server = make_server(url.rstrip("/") + path)
     if port is None:

@@ -11,7 +11,6 @@ from encoder.alignment.space import open_space
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import WHOLE, Checkpoint, VectorSpace, vector_space, with_reading_share
 from encoder.encoder import Encoder
-from encoder.errors import CheckpointError
 from encoder.opening import open_encoder
 from index.build import NO_DOCUMENT
 from index.corpus.reader import Corpus, read_corpus, require_suffix
@@ -26,53 +25,61 @@ from index.directory.data_directory import (
 )
 from index.document import Document
 from index.engine.query import EncodedQuery
-from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError
+from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.sqlite.block_vectors import block_vectors_of
-from index.store.filters import Filter
 from index.store.schema import has_store, read_space
-from service.cli.checks import OptionError, check_file, open_checkpoint
-from service.match.filter import parse_filter
+from service.cli import checks
+from service.cli.checks import OptionError, read_option
 from service.settings import Settings
-
-
-def read_filter(text: str) -> Filter:
-    """Read the filter of a command."""
-    try:
-        return parse_filter(text)
-    except ValueError as error:
-        raise OptionError("--filter", error) from error
 
 
 def load(
     name: str | None,
     precision: str | None = None,
     providers: list[str] | None = None,
-    threads: int | None = None,
+    *,
     data: Path | None = None,
     reading_share: float | None = None,
 ) -> Encoder:
-    """Open an encoder, for a data directory if there is one, which must be of its vectors.
+    """Open an encoder, for a data directory if there is one, which must be of its vectors."""
+    checkpoint = find_checkpoint(name, precision, providers, data=data, reading_share=reading_share)
+    return start_encoder(checkpoint, precision, providers)
 
-    The directory has a reading share, which is also that of a new one.
+
+def find_checkpoint(
+    name: str | None,
+    precision: str | None = None,
+    providers: list[str] | None = None,
+    *,
+    data: Path | None = None,
+    reading_share: float | None = None,
+) -> Checkpoint:
+    """Find an encoder, and check it before it is opened.
+
+    A data directory has a reading share, which is also that of a new one.
+
+    Raises:
+        FingerprintMismatchError: the data directory has other vectors.
     """
-    found = open_checkpoint(name, precision, providers, data=data)
+    found = checks.open_checkpoint(name, precision, providers, data=data)
     checkpoint = with_reading(found, data, reading_share)
-    if data:
-        require_same_space(data, vector_space(checkpoint))
+    if data and has_documents(data):
+        stored, new = space_of(data).fingerprint, vector_space(checkpoint).fingerprint
+        if stored != new:
+            raise FingerprintMismatchError(stored, new)
+    return checkpoint
+
+
+def start_encoder(
+    checkpoint: Checkpoint,
+    precision: str | None = None,
+    providers: list[str] | None = None,
+    threads: int | None = None,
+) -> Encoder:
+    """Open the encoder of a checkpoint, and encode with it once."""
     encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
     encoder.warm_up()
     return encoder
-
-
-def require_same_space(data: Path, space: VectorSpace) -> None:
-    """Refuse an encoder of other vectors than a data directory has, before it is opened.
-
-    Raises:
-        FingerprintMismatchError: it is another one.
-    """
-    stored = space_of(data).fingerprint if has_documents(data) else space.fingerprint
-    if stored != space.fingerprint:
-        raise FingerprintMismatchError(stored, space.fingerprint)
 
 
 def has_documents(data: Path) -> bool:
@@ -95,47 +102,40 @@ def encode_query(loaded: Encoder, blocks: SentenceBlocks, text: str, title: str)
 
 def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None) -> Checkpoint:
     """Return a checkpoint with this reading share, by default with that of a data directory."""
-    try:
-        if data is None:
-            return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share, Settings().database)
-    except (CheckpointError, ValueError) as error:
-        raise OptionError("--reading-share", error) from error
+    if data is None:
+        whole = WHOLE if share is None else share
+        return read_option("--reading-share", with_reading_share, checkpoint, whole)
+    database = Settings().database
+    return read_option("--reading-share", with_share_of, data, checkpoint, share, database)
 
 
 @contextmanager
 def opened(
-    data: Path,
-    space: VectorSpace | Encoder,
-    *,
-    read_only: bool = False,
-    checkpoint: Checkpoint | None = None,
+    data: Path, made_by: Checkpoint | VectorSpace, *, read_only: bool = False
 ) -> Iterator[DataDirectory]:
     """Open a data directory, and close it at the end of a block.
 
-    To write documents it takes an encoder, or a space and the checkpoint that it is of. What other
-    servers have written to a database is followed, also to read, unless a server does that here.
+    To write documents it takes a checkpoint, for everything else the space of the vectors. What
+    other servers have written to a database is followed, also to read, unless a server does that
+    here.
     """
     settings = Settings()
     if read_only and settings.database is not None:
         with suppress(DataDirectoryInUseError), locked(data):
             read_only = False
-    if not isinstance(space, VectorSpace):
-        checkpoint = space.checkpoint
-    alignment = None
-    if checkpoint is not None and not read_only:
-        alignment = open_space(checkpoint)
+    checkpoint = made_by if isinstance(made_by, Checkpoint) and not read_only else None
+    space = vector_space(made_by) if isinstance(made_by, Checkpoint) else made_by
     directory = open_data_directory(
         data,
         fingerprint=space.fingerprint,
         dimension=space.dimension,
         read_only=read_only,
-        alignment=alignment,
+        alignment=None if checkpoint is None else open_space(checkpoint),
         engine=settings.engine,
         database=settings.database,
     )
     try:
-        if checkpoint is not None and not read_only:
+        if checkpoint is not None:
             remember_encoder(data, checkpoint)
         yield directory
     finally:
@@ -144,10 +144,7 @@ def opened(
 
 def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
     """Check that there is a corpus, without reading its documents."""
-    try:
-        read_corpus(corpus)
-    except CorpusError as error:
-        raise OptionError(option, error) from error
+    read_option(option, read_corpus, corpus)
 
 
 def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
@@ -162,11 +159,8 @@ def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
 
 def check_document(path: Path, option: str = "FILE") -> None:
     """Check that a path is a file of a kind that can be read as one document."""
-    check_file(path, option)
-    try:
-        require_suffix(path)
-    except CorpusError as error:
-        raise OptionError(option, error) from error
+    checks.readable_file(path, option)
+    read_option(option, require_suffix, path)
 
 
 def check_data_directory(path: Path, option: str = "--data", instead: str | None = None) -> None:

@@ -2,18 +2,30 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from index.document import printable
+from service.settings import PREFIX, Settings
+
 OK, INPUT_SKIPPED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_DATA = Path("longmatch-data")
-RESUMABLE = "stopped: run the same command again to resume"
 
 # No markup: printed paths, ids and titles are the user's.
 console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+results = Console(markup=False, highlight=False)  # on standard output
+
+
+def _setting(name: str) -> Any:
+    """Return the option of a setting."""
+    description = Settings.model_fields[name].description
+    return typer.Option(envvar=f"{PREFIX}{name.upper()}", help=description)
+
 
 CorpusArgument = Annotated[
     Path,
@@ -29,18 +41,8 @@ CorpusOrUrlArgument = Annotated[
     ),
 ]
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
-DataOption = Annotated[
-    Path,
-    typer.Option(envvar="LONGMATCH_DATA", help="The data directory; created if it is missing."),
-]
-EncoderOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="LONGMATCH_ENCODER",
-        help="best or fast, which ship, a folder, or a sentence model; by default that of the data "
-        "directory, best for a new one.",
-    ),
-]
+DataOption = Annotated[Path, _setting("data")]
+EncoderOption = Annotated[str | None, _setting("encoder")]
 PrecisionOption = Annotated[
     str | None, typer.Option(help="int8, fp16 or fp32; by default the best one for the device.")
 ]
@@ -52,20 +54,9 @@ BlocksOption = Annotated[
     typer.Option(help="A folder to keep block vectors in, so that the next run is fast."),
 ]
 RerankerOption = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="LONGMATCH_RERANKER",
-        help="The directory of a reranker.",
-    ),
+    Path | None, typer.Option(envvar="LONGMATCH_RERANKER", help="The directory of a reranker.")
 ]
-ReadingShareOption = Annotated[
-    float | None,
-    typer.Option(
-        envvar="LONGMATCH_READING_SHARE",
-        help="Share of the sentence blocks to encode, selected by their words; by default that of "
-        "the data directory, 1 for a new one.",
-    ),
-]
+ReadingShareOption = Annotated[float | None, _setting("reading_share")]
 SharedOption = Annotated[
     bool,
     typer.Option(
@@ -75,12 +66,34 @@ SharedOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="JSON",
+        help="Only documents whose metadata matches this, as in POST /match: "
+        '{"field": "year", "range": {"gte": 2020}}.',
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PrecisionsOption = Annotated[
+    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
+]
 
 
-FILTER_HELP = (
-    "Only documents whose metadata matches this, as in POST /match: "
-    '{"field": "year", "range": {"gte": 2020}}.'
-)
+def say(text: str) -> None:
+    """Print a line to standard error, of which nothing garbles a terminal."""
+    console.print(printable(text))
+
+
+@contextmanager
+def resumable(then: str = "") -> Iterator[None]:
+    """End the command where it is interrupted in the block, and say how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(f"stopped: run the same command again to resume{then}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def print_json(value: object) -> None:

@@ -4,20 +4,19 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import vector_space
-from index.document import printable
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
-from service.cli.checks import OptionError, check_output_file, open_checkpoint
-from service.cli.opening import check_data_directory, opened
-from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import opened
+from service.cli.options import console, resumable, say
 from service.cli.progress import show_progress
 from service.match.logic import pair_lines, validate_pair_bounds
 
@@ -25,7 +24,7 @@ _SECONDS_BETWEEN_POSITIONS = 1.0
 
 
 def pairs(
-    data: DataArgument,
+    data: options.DataArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON Lines file to write.")],
     min_score: Annotated[
         float | None, typer.Option(min=-1, max=1, help="No pair whose score is under this.")
@@ -49,17 +48,17 @@ def pairs(
     collapse: Annotated[
         Literal["families"] | None, typer.Option(help="Only one document of each family.")
     ] = None,
-    encoder: EncoderOption = None,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Write all pairs of similar documents; run it again to resume; a server may be running."""
-    check_data_directory(data, "DATA")
-    check_output_file(output)
-    loaded = open_checkpoint(encoder, data=data)
+    opening.check_data_directory(data, "DATA")
+    checks.output_file(output)
+    loaded = opening.find_checkpoint(encoder, data=data)
     scoring = open_scoring(loaded, data)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
     for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
-    with opened(data, vector_space(loaded), read_only=True) as directory:
+    with opened(data, loaded, read_only=True) as directory:
         search = open_pair_search(
             directory, scoring, bounds, min_vector_score, collapse=collapse is not None
         )
@@ -70,13 +69,9 @@ def pairs(
             "sequence": search.sequence,
             "calibration": scoring.calibrator.version,
         }
-        try:
-            with show_progress(console) as progress:
-                _write(search, output, run, progress)
-        except KeyboardInterrupt:
-            console.print(RESUMABLE)
-            raise typer.Exit(INTERRUPTED) from None
-    console.print(printable(f"{output}: pairs of {len(search.vector_ids)} documents"))
+        with resumable(), show_progress(console) as progress:
+            _write(search, output, run, progress)
+    say(f"{output}: pairs of {len(search.vector_ids)} documents")
 
 
 def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Progress) -> None:
@@ -88,29 +83,18 @@ def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Prog
         file.truncate()
         progress.started("comparing documents", search.tiles, unit="tiles")
         progress.advanced(tile)
-        _append(search, file, position, run, tile, progress)
+        written = time.monotonic()
+        for done, found in find_pairs(search, tile):
+            file.write(pair_lines(found))
+            progress.advanced(done - tile)
+            now = time.monotonic()
+            if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
+                file.flush()
+                os.fsync(file.fileno())
+                write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
+                written = now
+            tile = done
     position.unlink(missing_ok=True)
-
-
-def _append(
-    search: PairSearch,
-    file: IO[bytes],
-    position: Path,
-    run: dict[str, Any],
-    tile: int,
-    progress: Progress,
-) -> None:
-    written = time.monotonic()
-    for done, found in find_pairs(search, tile):
-        file.write(pair_lines(found))
-        progress.advanced(done - tile)
-        now = time.monotonic()
-        if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
-            file.flush()
-            os.fsync(file.fileno())
-            write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
-            written = now
-        tile = done
 
 
 def _read_position(position: Path, output: Path, run: dict[str, Any]) -> tuple[int, int]:

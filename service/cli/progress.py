@@ -32,61 +32,58 @@ def show_progress(console: Console, report: Path | None = None) -> Iterator[Prog
             one of an earlier job is removed.
     """
     with SkippedInputs(console, report) as skipped:
-        with _open_meter(console) as meter:
-            yield JobProgress(meter, skipped)
+        with _open_bars(console) as bars:
+            yield JobProgress(Meter(console, bars), skipped)
         skipped.close()
 
 
 @contextmanager
 def show_training(console: Console) -> Iterator[TrainingProgress]:
     """Show the progress of a training run on a console."""
-    with _open_meter(console) as meter:
-        yield StepProgress(meter, console)
+    with _open_bars(console) as bars:
+        yield StepProgress(Meter(console, bars), console)
 
 
-class BarMeter:
-    """Draws a bar for each step, with its count, a figure and the time left."""
-
-    def __init__(self, progress: RichProgress) -> None:
-        self._progress = progress
-
-    def begin(self, step: str, total: int | None, unit: str, done: int = 0) -> None:
-        """Open a bar that counts `unit`, a plural, from `done` up to `total` if known."""
-        self._task = self._progress.add_task(
-            step, total=total, completed=done, unit=unit, figures=""
-        )
-
-    def update(self, done: int, figures: str) -> None:
-        """Move the bar."""
-        self._progress.update(self._task, completed=done, figures=f", {figures}")
+def _open_bars(console: Console) -> RichProgress:
+    return RichProgress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}{task.fields[figures]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=console,
+        disable=not console.is_terminal,
+    )
 
 
-class LineMeter:
-    """Prints a line when a step begins, and then at most every `SECONDS_BETWEEN_LINES`."""
+class Meter:
+    """Shows how far a step is.
 
-    def __init__(self, console: Console) -> None:
+    On a terminal by a bar, with its count, a figure and the time left. In a log by a line when the
+    step begins, and then at most one every `SECONDS_BETWEEN_LINES`.
+    """
+
+    def __init__(self, console: Console, bars: RichProgress) -> None:
         self._console = console
+        self._bars = bars
         self._printed = time.monotonic()
 
     def begin(self, step: str, total: int | None, unit: str, done: int = 0) -> None:
-        """Print what begins."""
+        """Show what begins, which counts `unit`, a plural, from `done` up to `total` if known."""
         self._step, self._total, self._unit = step, total, unit
-        if total is None:
-            self._console.print(step)
-        elif done:
-            self._console.print(f"{step}: resuming after {done} of {total} {unit}")
-        else:
-            self._console.print(f"{step}: {total} {unit}")
+        self._task = self._bars.add_task(step, total=total, completed=done, unit=unit, figures="")
+        if self._bars.disable:
+            resuming = f"resuming after {done} of " if done else ""
+            self._console.print(step if total is None else f"{step}: {resuming}{total} {unit}")
 
     def update(self, done: int, figures: str) -> None:
-        """Print how far the step is, unless a line was printed a moment ago."""
-        if time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
+        """Show how far the step is; in a log, unless a line was printed a moment ago."""
+        self._bars.update(self._task, completed=done, figures=f", {figures}")
+        if self._bars.disable and time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
             self._printed = time.monotonic()
             count = done if self._total is None else f"{done}/{self._total}"
             self._console.print(f"{self._step}: {count} {self._unit}, {figures}")
-
-
-Meter = BarMeter | LineMeter
 
 
 class JobProgress:
@@ -170,20 +167,3 @@ class SkippedInputs:
                 self._console.print(f"{what} {more} more")
         if self._counts and self._report:
             self._console.print(f"all that was skipped: {printable(str(self._report))}")
-
-
-@contextmanager
-def _open_meter(console: Console) -> Iterator[Meter]:
-    if not console.is_terminal:
-        yield LineMeter(console)
-        return
-    with RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}{task.fields[figures]}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-        console=console,
-    ) as progress:
-        yield BarMeter(progress)

@@ -20,52 +20,20 @@ import typer
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.encoder import Encoder
-from evaluation.fitting.feedback import (
-    MIN_TESTED,
-    Candidate,
-    SearchableQuery,
-    run_shadow_test,
-)
+from evaluation.fitting.feedback import MIN_TESTED, Candidate, SearchableQuery, run_shadow_test
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
-from index.directory.data_directory import (
-    SHADOW_TEST_FILE,
-    DataDirectory,
-    open_data_directory,
-)
-from index.document import printable
+from index import reencode as reencoding
+from index.directory.data_directory import SHADOW_TEST_FILE, DataDirectory, open_data_directory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.reencode import (
-    Reencoded,
-    discard,
-    only_reencoding,
-    put_in_place,
-    reencode_documents,
-    require_another,
-)
+from index.reencode import Reencoded
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
-from service.cli.checks import OptionError, open_checkpoint
-from service.cli.opening import check_data_directory, load, with_reading
-from service.cli.options import (
-    INTERRUPTED,
-    RESUMABLE,
-    DataArgument,
-    EncoderOption,
-    PrecisionOption,
-    console,
-    print_json,
-)
+from service.cli import checks, opening, options, tune
+from service.cli.checks import OptionError
+from service.cli.opening import load
+from service.cli.options import console, print_json, resumable, say
 from service.cli.progress import show_progress
-from service.cli.tune import (
-    asked,
-    check_enough,
-    described,
-    keys_of_texts,
-    open_store,
-    passages,
-    read_judged,
-)
 from training.data.corpus_folder import read_learned
 from training.data.feedback_corpus import HELD_OUT
 from training.jobs.output import TRAINING
@@ -96,23 +64,23 @@ def check_trial(data: Path) -> None:
     """Check that there can be a test at all, without opening a store."""
     require_extra("evaluate", "reencode --only-if-better", "ir_measures")
     require_extra("evaluate", "reencode --only-if-better", "scipy")
-    check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
+    tune.check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
 
 
 def open_trial(data: Path, new: Checkpoint) -> Trial:
     """Check that other vectors can be tested, and choose the queries."""
-    require_another(data, new)
-    present = with_reading(open_checkpoint(None, data=data), data, None)
+    reencoding.require_another(data, new)
+    present = opening.with_reading(checks.open_checkpoint(None, data=data), data, None)
     learned = _read_learned(new)
-    store = open_store(data)
+    store = tune.open_store(data)
     try:
-        judged = read_judged(data, store)
+        judged = tune.read_judged(data, store)
         if present.fingerprint == new.fingerprint:  # both sides learned the same
             chosen, chosen_by = [True] * len(judged), ONE_CHECKPOINT
         elif learned is None:
             chosen, chosen_by = hold_out(judged, HELD_OUT), DIVISION
         else:
-            keys = keys_of_texts(data, store, learned)
+            keys = tune.keys_of_texts(data, store, learned)
             chosen, chosen_by = not_learned(judged, keys), RECORD
     finally:
         store.close()
@@ -133,9 +101,9 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
     new = made.encoder
     with _opened(trial.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
-        texts = passages(old, trial.judged, progress)
-        held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
-        known = _of_both([asked(*side, texts, progress, complete=True) for side in sides])
+        texts = tune.passages(old, trial.judged, progress)
+        held_out = _of_both([tune.asked(*side, trial.held_out, progress) for side in sides])
+        known = _of_both([tune.asked(*side, texts, progress, complete=True) for side in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
                 "--only-if-better",
@@ -166,17 +134,12 @@ def print_report(report: dict[str, Any]) -> None:
     for side in ("present", "new"):
         facts = report[side]
         weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
-        console.print(printable(f"{side}: {facts['checkpoint']} ({weights})"))
+        say(f"{side}: {facts['checkpoint']} ({weights})")
     for name, what in (
         ("held_out", f"held-out queries (by the {report['chosen_by']})"),
         ("others", "passages of other documents"),
     ):
-        console.print(described(what, report[name]))
-
-
-def keep_report(made: Reencoded, report: dict[str, Any]) -> None:
-    """Write the report into the new content, with which it appears in the data directory."""
-    write_atomically(made.content / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
+        console.print(tune.described(what, report[name]))
 
 
 def _read_learned(new: Checkpoint) -> list[bytes] | None:
@@ -185,9 +148,8 @@ def _read_learned(new: Checkpoint) -> list[bytes] | None:
         found = read_learned(new.directory / TRAINING)
         return None if found is None else [bytes.fromhex(digest) for digest in found]
     except ValueError as error:
-        raise OptionError(
-            "--encoder", f"{new.directory}: its record of training is damaged: {error}"
-        ) from error
+        reason = f"{new.directory}: its record of training is damaged: {error}"
+        raise OptionError("--encoder", reason) from error
 
 
 @contextmanager
@@ -217,8 +179,8 @@ def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:
 
 
 def reencode(
-    data: DataArgument,
-    encoder: EncoderOption = None,
+    data: options.DataArgument,
+    encoder: options.EncoderOption = None,
     reading_share: Annotated[
         float | None,
         typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
@@ -236,7 +198,7 @@ def reencode(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report of the test as JSON.")
     ] = False,
-    precision: PrecisionOption = None,
+    precision: options.PrecisionOption = None,
 ) -> None:
     """Move a data directory to another encoder or reading share; run it again to resume.
 
@@ -247,33 +209,30 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_data_directory(data, "DATA", "index into a new database")
+    opening.check_data_directory(data, "DATA", "index into a new database")
     if only_if_better:
         check_trial(data)
-    opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
+    opened = opening.with_reading(
+        checks.open_checkpoint(encoder, precision, data=data), data, reading_share
+    )
     trial = open_trial(data, opened) if only_if_better else None
     report = None
-    try:
-        with only_reencoding(data):
+    with resumable("; until then the old vectors are used"), reencoding.only_reencoding(data):
+        with show_progress(console) as progress:
+            made = reencoding.reencode_documents(data, opened, precision, progress)
+            with _opened(made.content, made.encoder) as fresh:
+                LiveScoring(opened, fresh).measure(progress)
+            if trial is not None:
+                report = run_trial(trial, made, progress)
+        swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
+        if swap:
             with show_progress(console) as progress:
-                made = reencode_documents(data, opened, precision, progress)
-                with _opened(made.content, made.encoder) as fresh:
-                    LiveScoring(opened, fresh).measure(progress)
-                if trial is not None:
-                    report = run_trial(trial, made, progress)
-            swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
-            if swap:
-                with show_progress(console) as progress:
-                    documents = put_in_place(replace(made, progress=progress))
-    except KeyboardInterrupt:
-        console.print(f"{RESUMABLE}; until then the old vectors are used")
-        raise typer.Exit(INTERRUPTED) from None
+                documents = reencoding.put_in_place(replace(made, progress=progress))
     if as_json:
         print_json(report)
     if swap:
         share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
-        said = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
-        console.print(printable(said))
+        say(f"{data}: {documents} documents, now of checkpoint {opened.name}{share}")
 
 
 def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:
@@ -281,17 +240,13 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
     report["adopted"] = report["refused"] is None and not dry_run
     print_report(report)
     if report["refused"] is not None:
-        discard(made.content)
-        console.print(
-            printable(f"{made.data}: not moved, nothing has changed: {report['refused']}")
-        )
+        reencoding.discard(made.content)
+        say(f"{made.data}: not moved, nothing has changed: {report['refused']}")
     elif dry_run:
-        console.print(
-            printable(
-                f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
-                f"which finds the new vectors in {made.content.name}"
-            )
+        say(
+            f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
+            f"which finds the new vectors in {made.content.name}"
         )
     else:
-        keep_report(made, report)
+        write_atomically(made.content / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
     return bool(report["adopted"])

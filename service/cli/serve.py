@@ -5,16 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.checks import check_address, check_output_folder, check_reranker, open_checkpoint
-from service.cli.options import (
-    DEFAULT_DATA,
-    DataOption,
-    EncoderOption,
-    PrecisionOption,
-    ProviderOption,
-    RerankerOption,
-    ThreadsOption,
-)
+from service.cli import checks, options
 from service.settings import Settings
 from service.threads import pause_garbage_collection, set_switch_interval
 
@@ -25,21 +16,21 @@ DEFAULT_PORT = 8000
 
 
 def serve(
-    data: DataOption = DEFAULT_DATA,
+    data: options.DataOption = options.DEFAULT_DATA,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
-    encoder: EncoderOption = None,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
-    reranker: RerankerOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
+    provider: options.ProviderOption = None,
+    threads: options.ThreadsOption = None,
+    reranker: options.RerankerOption = None,
 ) -> None:
     """Serve an index over HTTP; `longmatch settings` prints all other settings."""
-    check_output_folder(data, "--data")
-    check_address(host, port)
-    open_checkpoint(encoder, precision, provider, data=data)
+    checks.output_folder(data, "--data")
+    checks.address(host, port)
+    checks.open_checkpoint(encoder, precision, provider, data=data)
     if reranker:
-        check_reranker(reranker)
+        checks.reranker(reranker)
     given = {
         "data": data,
         "encoder": encoder,

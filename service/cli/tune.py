@@ -35,16 +35,13 @@ from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.corpus_calibration import measure_store
-from index.search.score import (
-    CorpusFusion,
-    LinearFusion,
-    changed_kinds,
-)
+from index.search.score import CorpusFusion, LinearFusion, changed_kinds
 from index.sqlite.connections import utc_now
 from index.store.document_store import DocumentStore
-from service.cli.checks import OptionError, check_output_folder
-from service.cli.opening import check_data_directory, encode_query, load, opened
-from service.cli.options import DataArgument, EncoderOption, console, print_json
+from service.cli import checks, opening, options
+from service.cli.checks import OptionError
+from service.cli.opening import load, opened
+from service.cli.options import console, print_json
 from service.cli.progress import show_progress
 from service.encode import find_stored
 from service.feedback.store import FeedbackStore
@@ -202,7 +199,7 @@ def described(what: str, found: Mapping[str, Any]) -> str:
 def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         try:
-            return encode_query(loaded, loaded.read(query.text), query.text, query.title)
+            return opening.encode_query(loaded, loaded.read(query.text), query.text, query.title)
         except EmptyTextError:
             return None
     stored = find_stored(data, [query.document_id]).get(query.document_id)
@@ -217,12 +214,12 @@ def _passage(document: Document) -> str:
 
 
 def tune(
-    data: DataArgument,
+    data: options.DataArgument,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Test, and adopt nothing whatever the result is.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    encoder: EncoderOption = None,
+    as_json: options.JsonOption = False,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Fit the weights of vectors, alignment and words to feedback, and adopt them if better.
 
@@ -232,12 +229,12 @@ def tune(
     require_extra("evaluate", "tune", "ir_measures")
     require_extra("evaluate", "tune", "scipy")
     require_extra("evaluate", "tune", "sklearn")
-    check_data_directory(data, "DATA")
-    check_output_folder(data, "DATA")
+    opening.check_data_directory(data, "DATA")
+    checks.output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
     present = open_scoring(loaded.checkpoint, data).fusion
-    with opened(data, loaded, read_only=True) as directory:
+    with opened(data, loaded.checkpoint, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
@@ -252,11 +249,18 @@ def tune(
             tuned = Candidate(directory, new, held_out, known)
             before = Candidate(directory, present, held_out, known)
             test = run_shadow_test(before, tuned, progress)
-            report = _report((present, new), len(fitted), test, dry_run=dry_run)
+            report = {
+                "created": utc_now(),
+                "present": asdict(present),
+                "new": asdict(new),
+                "fitted_to": len(fitted),
+                **asdict(test),
+                "adopted": test.refused is None and not dry_run,
+            }
             if report["adopted"]:
-                maps = _probabilities(loaded, present, tuned, report, progress)
+                maps = _probabilities(present, tuned, report, progress)
                 adopted = CorpusFusion(loaded.fingerprint, new, report, maps)
-                _adopt(data, directory, loaded, adopted, progress)
+                _adopt(directory, adopted, progress)
     if as_json:
         print_json(report)
         return
@@ -280,11 +284,7 @@ def _divide(
 
 
 def _probabilities(
-    loaded: Encoder,
-    present: LinearFusion,
-    tuned: Candidate,
-    report: dict[str, Any],
-    progress: Progress,
+    present: LinearFusion, tuned: Candidate, report: dict[str, Any], progress: Progress
 ) -> dict[str, FittedMap]:
     """Fit what scores that changed are worth, where there are verdicts enough; add to the report.
 
@@ -304,34 +304,19 @@ def _probabilities(
     return {} if found.fitted is None else {kind: found.fitted}
 
 
-def _adopt(
-    data: Path, directory: DataDirectory, loaded: Encoder, fusion: CorpusFusion, progress: Progress
-) -> None:
+def _adopt(directory: DataDirectory, fusion: CorpusFusion, progress: Progress) -> None:
     """Write the new rule, and measure the scores of random pairs again if they were measured.
 
     After a kill there is the old rule or the new one, perhaps without a calibration.
     """
-    path = data / CALIBRATION_FILE
+    path = directory.path / CALIBRATION_FILE
     measured = None
     if path.exists():
         measured = measure_store(directory.store, fusion.rule, progress)
         path.unlink()
-    fusion.write(data)
+    fusion.write(directory.path)
     if measured is not None:
-        measured.write(data)
-
-
-def _report(
-    rules: tuple[LinearFusion, LinearFusion], fitted: int, found: ShadowTest, *, dry_run: bool
-) -> dict[str, Any]:
-    return {
-        "created": utc_now(),
-        "present": asdict(rules[0]),
-        "new": asdict(rules[1]),
-        "fitted_to": fitted,
-        **asdict(found),
-        "adopted": found.refused is None and not dry_run,
-    }
+        measured.write(directory.path)
 
 
 def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:

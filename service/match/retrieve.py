@@ -11,7 +11,7 @@ from index.search.rank import selects
 from index.search.records import Examples, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
-from service.encode import EncodedText, StoredQuery, stored_text
+from service.encode import EncodedText, StoredQuery
 from service.engine import Collection
 from service.metrics import Stage
 from service.searchers import Outcome, Task, perform
@@ -80,9 +80,8 @@ def search_stored(
     Returns:
         The document, without block vectors, and its matches.
     """
-    outcome = _perform(collection, Task(query.document_id, options, query.pointer))
-    (found,) = outcome.stored
-    text = stored_text(found.document, found.vector)
+    outcome = _perform(collection, Task(query, options))
+    (text,) = outcome.stored
     _offer(collection, text.vector, options, stored=True)
     return text, Matches(outcome.answer, text.receipt, outcome.seconds)
 

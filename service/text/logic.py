@@ -65,7 +65,6 @@ class SentFiles:
 
     def close(self) -> None:
         """Read no more files; return when those that are being read are read."""
-        self._places.close()
         self._threads.shutdown(cancel_futures=True)
 
     def _read(self, content: bytes, suffix: str) -> FileText:

@@ -1,4 +1,4 @@
-"""The queue of the scheduler: what is admitted, which sentence block is next, what is too late.
+"""The queue of the scheduler: what is admitted, and which sentence block is next.
 
 It computes nothing and knows no encoder. One lock guards all of it.
 
@@ -50,11 +50,11 @@ class _ClassQueue:
     served: int = 0  # tokens
     heap: list[tuple[int, int, "Reservation"]] = field(default_factory=list)
 
-    def head(self) -> "tuple[int, int, Reservation] | None":
-        """Return the entry of the next request, after discarding entries of removed requests."""
+    def head(self) -> "Reservation | None":
+        """Return the next request, after discarding entries of removed requests."""
         while self.heap and self.heap[0][1] != self.heap[0][2].entry:
             heapq.heappop(self.heap)
-        return self.heap[0] if self.heap else None
+        return self.heap[0][2] if self.heap else None
 
 
 class FairQueue:
@@ -85,39 +85,27 @@ class FairQueue:
         request.entry = 0
 
     def next(self) -> "Reservation | None":
-        """Return the request to serve next, without serving it."""
-        first = self._next_class()
-        head = None if first is None else first.head()
-        return None if head is None else head[2]
+        """Return the request whose next piece of work would finish first in virtual time."""
+        heads = [head for each in self._classes.values() if (head := each.head()) is not None]
+        return min(heads, key=self._end, default=None)
 
-    def serve(self, tokens: int, *, has_more: bool) -> None:
-        """Charge the request that `next` returns for one piece of work.
+    def _end(self, request: "Reservation") -> int:
+        queue = self._classes[request.traffic_class]
+        return queue.spent + max(1, request.next_tokens()) * queue.cost
+
+    def serve(self, request: "Reservation", tokens: int, *, has_more: bool) -> None:
+        """Charge the request that `next` returned for one piece of work.
 
         Args:
+            request: it.
             tokens: of the piece of work.
             has_more: whether the request has more work; otherwise it leaves the queue.
-
-        Raises:
-            ValueError: the queue is empty.
         """
-        first = self._next_class()
-        if first is None:
-            raise ValueError("the queue is empty")
-        first.served += tokens
-        first.spent += max(1, tokens) * first.cost
+        queue = self._classes[request.traffic_class]
+        queue.served += tokens
+        queue.spent += max(1, tokens) * queue.cost
         if not has_more:
-            heapq.heappop(first.heap)[2].entry = 0
-
-    def _next_class(self) -> _ClassQueue | None:
-        """Return the class whose next piece of work would finish first in virtual time."""
-        best: tuple[int, _ClassQueue] | None = None
-        for class_ in self._classes.values():
-            head = class_.head()
-            if head is not None:
-                end = class_.spent + max(1, head[2].next_tokens()) * class_.cost
-                if best is None or end < best[0]:
-                    best = (end, class_)
-        return None if best is None else best[1]
+            self.remove(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +178,9 @@ class Reservation:
         tokens: reserved and not encoded yet; always 0 for background work, which its caller bounds
             and which takes no room from requests.
         traffic_class: the class whose share of the encoder it uses.
-        deadline: by `time.monotonic`; nothing is computed for it after that.
         client: whose request it is; None for the service itself.
-        stalled: its body does not arrive: other requests do not count it as work ahead of them.
+        stalled: its body does not arrive: other requests do not count it as work ahead of them. It
+            keeps its tokens, which stand for memory.
         released: it has ended.
         entry: number of its entry in the fair queue; 0 while it has none.
         rank: its place in the order of its class.
@@ -203,7 +191,6 @@ class Reservation:
     queue: "BlockQueue"
     tokens: int
     traffic_class: TrafficClass = "short"
-    deadline: float = math.inf
     client: str | None = None
     stalled: bool = False
     released: bool = False
@@ -264,7 +251,6 @@ class BlockQueue:
         batch_tokens: int,
         on_change: Callable[[int], object],
         max_seconds: float = math.inf,
-        on_expired: Callable[[list[EncodeTask]], object] = lambda tasks: None,
     ) -> None:
         """Create an empty queue.
 
@@ -274,18 +260,14 @@ class BlockQueue:
             on_change: called with the number of queued tokens whenever it changes.
             max_seconds: work that may be queued ahead of a new request, at the measured rate; down
                 to a tenth of it, the more requests are rejected.
-            on_expired: called with the documents that were dropped because their deadline passed;
-                must not block.
         """
         self.max_tokens = max_tokens
         self.max_seconds = max_seconds
         self._batch_tokens = batch_tokens
         self._on_change = on_change
-        self._on_expired = on_expired
         self._changed = threading.Condition()
         self._queued = 0
         self._rejected: dict[TrafficClass, float] = dict.fromkeys(WEIGHTS, 0.0)  # recent share
-        self._ahead: Counter[TrafficClass] = Counter()  # tokens, without stalled requests
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
         self._rate = 0.0  # tokens a second
         self._open: set[Reservation] = set()
@@ -320,17 +302,18 @@ class BlockQueue:
         Args:
             tokens: of the request; a single request, however large, is admitted to an empty queue.
             background: never rejected; it takes no room from requests and yields to them.
-            deadline: by `time.monotonic`; nothing is computed after it.
+            deadline: by `time.monotonic`; a request that would wait for longer is rejected. One
+                whose deadline passes later is cancelled by its caller.
             client: whose request it is. Its requests may reserve three quarters of the queue, if
                 there are several.
         """
         tokens = 0 if background else min(tokens, self.max_tokens)
         traffic_class: TrafficClass = "background" if background else traffic_class_of(tokens)
         with self._changed:
-            reservation = Reservation(self, 0, traffic_class, deadline, client)
+            reservation = Reservation(self, 0, traffic_class, client)
             self._check_room(tokens, reservation)
             if not background:
-                self._check_delay(reservation)
+                self._check_delay(reservation, deadline)
             self._add(reservation, tokens)
             self._open.add(reservation)
             return reservation
@@ -345,18 +328,7 @@ class BlockQueue:
             self._check_room(tokens - reservation.tokens, reservation)
             self._add(reservation, tokens - reservation.tokens)
             if not reservation.waiting:
-                self._change_class(reservation, traffic_class_of(tokens))
-
-    def stall(self, reservation: Reservation, stalled: bool) -> None:
-        """Set whether a request is stalled because its body does not arrive.
-
-        It keeps its tokens: they stand for memory.
-        """
-        with self._changed:
-            if stalled != reservation.stalled:
-                reservation.stalled = stalled
-                sign = -1 if stalled else 1
-                self._ahead[reservation.traffic_class] += sign * reservation.tokens
+                reservation.traffic_class = traffic_class_of(tokens)
 
     def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
         """Queue the documents of a request."""
@@ -372,7 +344,7 @@ class BlockQueue:
     def take(self) -> list[Block]:
         """Wait for work and take the blocks of one call; return none when the queue is closed."""
         with self._changed:
-            while (first := self._next()) is None and not self._closed:
+            while (first := self._requests.next()) is None and not self._closed:
                 self._changed.wait()
             taken: list[Block] = []
             longest = 0
@@ -381,7 +353,7 @@ class BlockQueue:
                 if taken and longest * (len(taken) + 1) > self._batch_tokens:
                     break
                 taken.append(self._take_one(first))
-                first = self._next()
+                first = self._requests.next()
         return sorted(taken, key=lambda block: block.tokens)
 
     def store_vectors(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
@@ -462,7 +434,7 @@ class BlockQueue:
                 held[reservation.client] += reservation.tokens
         return held
 
-    def _check_delay(self, reservation: Reservation) -> None:
+    def _check_delay(self, reservation: Reservation, deadline: float) -> None:
         """Reject a request that would wait longer than the bound, or past its own deadline.
 
         A queue absorbs bursts. When most requests are rejected all the time, it only delays those
@@ -476,22 +448,27 @@ class BlockQueue:
         self._rejected[traffic_class] += (late - self._rejected[traffic_class]) * _REJECTION_WEIGHT
         if late:
             raise self._overloaded(seconds - bound, "queue_seconds")
-        if seconds > reservation.deadline - time.monotonic():
+        if seconds > deadline - time.monotonic():
             raise self._overloaded(seconds, "deadline")
 
     def _is_of_one(self, traffic_class: TrafficClass, client: str | None) -> bool:
         """Return whether another client has most of the work of a class, and this one has none."""
         ahead = (each for each in self._open if each.traffic_class == traffic_class)
         held = self._of_clients(each for each in ahead if not each.stalled)
-        return held[client] == 0 and 2 * max(held.values(), default=0) > self._ahead[traffic_class]
+        return held[client] == 0 and 2 * max(held.values(), default=0) > self._ahead(traffic_class)
+
+    def _ahead(self, traffic_class: TrafficClass) -> int:
+        """Return the tokens that the requests of a class hold, without those that are stalled."""
+        ahead = (each for each in self._open if each.traffic_class == traffic_class)
+        return sum(each.tokens for each in ahead if not each.stalled)
 
     def _seconds_ahead(self, traffic_class: TrafficClass) -> float:
         """Return how long the queued work of a class occupies its share of the encoder."""
         if not self._rate:
             return 0.0
-        sharing = [name for name in _FOREGROUND if name == traffic_class or self._ahead[name]]
+        sharing = [name for name in _FOREGROUND if name == traffic_class or self._ahead(name)]
         share = WEIGHTS[traffic_class] / sum(WEIGHTS[name] for name in sharing)
-        return self._ahead[traffic_class] / (self._rate * share)
+        return self._ahead(traffic_class) / (self._rate * share)
 
     @staticmethod
     def _overloaded(seconds: float, reason: RejectionReason) -> OverloadedError:
@@ -499,23 +476,8 @@ class BlockQueue:
 
     def _add(self, reservation: Reservation, tokens: int) -> None:
         reservation.tokens += tokens
-        if not reservation.stalled:
-            self._ahead[reservation.traffic_class] += tokens
         self._queued += tokens
         self._on_change(self._queued)
-
-    def _change_class(self, reservation: Reservation, traffic_class: TrafficClass) -> None:
-        if not reservation.stalled:
-            self._ahead[reservation.traffic_class] -= reservation.tokens
-            self._ahead[traffic_class] += reservation.tokens
-        reservation.traffic_class = traffic_class
-
-    def _next(self) -> Reservation | None:
-        """Return the request to serve next; requests whose deadline has passed are dropped."""
-        now = time.monotonic()
-        while (first := self._requests.next()) is not None and first.deadline <= now:
-            self._on_expired(self.drop(first))
-        return first
 
     def _take_one(self, reservation: Reservation) -> Block:
         task = reservation.waiting[0]
@@ -524,7 +486,8 @@ class BlockQueue:
             task.started = time.perf_counter()
         task.taken += len(block.rows)
         leaves = task.taken == len(task.rows)
-        self._requests.serve(block.tokens, has_more=not leaves or len(reservation.waiting) > 1)
+        more = not leaves or len(reservation.waiting) > 1
+        self._requests.serve(reservation, block.tokens, has_more=more)
         if leaves:
             reservation.waiting.popleft()
         return block

@@ -3,8 +3,8 @@
 The unit of work is the sentence block. Worker threads take blocks in fair order
 (`service.workers.queue`), so that a book does not hold up a page; the worker that encodes the
 last block of a document also encodes the document and delivers the result. Blocks whose vectors are
-cached are not encoded again, and nothing is computed for a request whose deadline has passed. The
-cache may drop any vector at any time; what it returns has the same bits as what was put.
+cached are not encoded again, and nothing is computed for a request that has ended. The cache may
+drop any vector at any time; what it returns has the same bits as what was put.
 
 A recurrent encoder reads the blocks of a document one after another, with a memory: such a document
 is taken as a whole, and has no cached block vectors.
@@ -29,22 +29,10 @@ from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
 from encoder.errors import EncoderServerError
-from service.errors import (
-    DeadlinePassedError,
-    EncodingFailedError,
-    NotReadyError,
-    ServiceError,
-    ShuttingDownError,
-)
+from service.errors import EncodingFailedError, NotReadyError, ServiceError, ShuttingDownError
 from service.metrics import Metrics
 from service.threads import lower_priority, run_in
-from service.workers.queue import (
-    Block,
-    BlockQueue,
-    EncodeResult,
-    EncodeTask,
-    Reservation,
-)
+from service.workers.queue import Block, BlockQueue, EncodeResult, EncodeTask, Reservation
 
 KEY_BYTES = 20
 _ENTRY_OVERHEAD = 250  # bytes of Python objects for a key and its row number, measured
@@ -189,7 +177,6 @@ class EncodeScheduler:
             batch_tokens=encoder.batch_tokens,
             on_change=metrics.queue_tokens.set,
             max_seconds=max_queue_seconds,
-            on_expired=partial(_fail_all, error=DeadlinePassedError),
         )
         self.reserve = self._queue.reserve
         self._threads = [
@@ -320,7 +307,7 @@ class EncodeScheduler:
     def measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""
         self._queue.measure(tokens * len(self._threads), seconds)
-        self._metrics.encoder_rate.set(self._queue.rate)
+        self._metrics.encoder_tokens_per_second.set(self._queue.rate)
 
     def _finish(
         self, reservation: Reservation, task: EncodeTask, vector: Float32 | None = None

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from index.lexical.scoring import TermWeight
 from service import schemas as common
-from service.app import create_app
+from service.app import describe_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
 from service.documents import schemas as documents
@@ -26,7 +26,6 @@ from service.map import routes as corpus_map
 from service.match import retrieve
 from service.match import schemas as match
 from service.ops import schemas as ops
-from service.settings import Settings
 from service.standing import schemas as standing
 from service.text import routes as files
 from service.uploads import store
@@ -97,7 +96,7 @@ def test_every_result_is_compared() -> None:
 
 def test_every_route_has_a_method() -> None:
     """By the README, whose table names the requests of each method."""
-    paths = create_app(Settings()).openapi()["paths"]
+    paths = describe_app().openapi()["paths"]
     # Those below a collection are the same, of `client.in_collection`.
     own = {path: item for path, item in paths.items() if "/{collection}/" not in path}
     routes = {f"{method.upper()} {path}" for path, item in own.items() for method in item}

@@ -11,9 +11,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from service.app import create_app
+from service.app import describe_app
 from service.metrics import Metrics
-from service.settings import Settings
 
 # What Prometheus adds to every series that it scrapes.
 TARGET_LABELS = {"instance", "job"}
@@ -105,7 +104,7 @@ def test_shares_are_of_every_route_that_works_and_of_no_other(queries: list[str]
     shares = [query for query in queries if "/ " in query]
     patterns = {found for query in shares for found in re.findall(r'route=~"([^"]*)"', query)}
     [pattern] = patterns
-    app = create_app(Settings())
+    app = describe_app()
     # Requests of a collection count under the path without its prefix.
     paths = {path for path in app.openapi()["paths"] if not path.startswith(PREFIX)}
     operations = {path for path in paths if "operations" in tags(app, path)}
@@ -120,7 +119,7 @@ def tags(app: FastAPI, path: str) -> set[str]:
 def test_alerts_on_one_route_name_one_that_exists(alerts: list[dict[str, Any]]) -> None:
     named = {found for alert in alerts for found in re.findall(r'route="([^"]*)"', alert["expr"])}
     assert named
-    assert named <= set(create_app(Settings()).openapi()["paths"])
+    assert named <= set(describe_app().openapi()["paths"])
 
 
 def test_every_metric_of_ours_is_watched(queries: list[str]) -> None:

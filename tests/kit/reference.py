@@ -13,10 +13,9 @@ from unittest.mock import patch
 import typer
 from typer.cli import get_docs_for_click
 
-from service.app import create_app
+from service.app import describe_app
 from service.cli.main import make_app
 from service.gate import COLLECTION_PREFIX
-from service.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 _MADE = "Made of the code by `make reference`."
@@ -46,7 +45,7 @@ def reference() -> Mapping[str, str]:
         commands = get_docs_for_click(
             obj=command, ctx=typer.Context(command), name="longmatch", title="Commands"
         )
-        document = create_app(Settings()).openapi()
+        document = describe_app().openapi()
     title, rest = commands.strip().split("\n", 1)
     return {
         "commands.md": f"{title}\n\n{_MADE}\n{rest}\n",

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 from fastapi.responses import JSONResponse
 
-from service.app import create_app
+from service.app import describe_app
 from service.compare.schemas import CompareRequest
 from service.documents.schemas import IndexRequest
 from service.embeddings.schemas import EmbeddingsRequest
 from service.errors import PROBLEM_TYPES
 from service.gate import TIMEOUT_HEADER
 from service.match.schemas import MatchRequest
-from service.settings import Settings
 from service.standing.schemas import StandingQueryRequest
 
 BODIES = {
@@ -30,7 +29,7 @@ COMPARED = {"left": {"text": TEXT}, "right": {"id": "bees"}}
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return create_app(Settings()).openapi()
+    return describe_app().openapi()
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

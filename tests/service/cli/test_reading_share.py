@@ -46,6 +46,8 @@ def test_a_data_directory_keeps_its_share(longmatch: Run, corpus: Path, tmp_path
     again = longmatch("index", corpus)
     assert (again.status, "3 unchanged" in again.err) == (0, True)
     assert longmatch("doctor", tmp_path / "data").status == 0
+    wanted = ("--min-score", 0, "-o", tmp_path / "pairs.jsonl")
+    assert longmatch("pairs", tmp_path / "data", *wanted).status == 0
     refused = longmatch("index", corpus, "--reading-share", 0.5)
     assert refused.status == 2
     assert "made with a reading share of 0.25, not of 0.5" in refused.err

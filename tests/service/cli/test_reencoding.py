@@ -155,7 +155,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
     [
         pytest.param(command, "run_trial", marks=pytest.mark.slow),
         (job, "swap_in"),
-        pytest.param(command, "discard", marks=pytest.mark.slow),
+        pytest.param(job, "discard", marks=pytest.mark.slow),
     ],
 )
 def test_a_kill_leaves_the_old_and_the_next_run_resumes(

@@ -88,8 +88,8 @@ def test_a_body_that_stalls_is_rejected_and_delays_no_other(
     async def stops() -> AsyncIterator[bytes]:
         yield b'{"text": "'
         queue = engine.scheduler._queue
-        await wait_in_loop(lambda: not queue._ahead["short"])
-        ahead.append(queue._ahead["short"])
+        await wait_in_loop(lambda: not queue._ahead("short"))
+        ahead.append(queue._ahead("short"))
         ahead.append(engine.scheduler.queued_tokens)
         await asyncio.sleep(600)
 

@@ -62,14 +62,6 @@ def test_a_dead_worker_makes_it_not_ready_but_leaves_it_alive(
         problem(response, 503, "not-ready")
 
 
-def test_a_service_that_is_not_open_is_alive_and_not_ready(make_settings: Any, client: Any) -> None:
-    closed = type(client)(create_app(make_settings()))
-    assert closed.get("/livez").status_code == 200
-    for path in ("/readyz", "/metrics", "/version"):
-        response = closed.get(path)
-        problem(response, 503, "not-ready")
-
-
 def test_readiness_notices_that_no_place_is_free(
     make_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,22 +78,6 @@ def test_readiness_notices_that_no_place_is_free(
             assert metric(client, "longmatch_ready") == 0
             monkeypatch.undo()
         assert client.get("/readyz").json()["degraded"] == []
-
-
-def test_the_application_opens_and_closes_its_own_engine(make_settings: Any, client: Any) -> None:
-    app = create_app(make_settings(data=make_settings().data.with_name("own")))
-    client = type(client)(app)
-
-    async def run() -> Engine:
-        async with app.router.lifespan_context(app):
-            engine: Engine = app.state.engine
-            response = await asyncio.to_thread(client.get, "/readyz")
-            assert response.status_code == 200
-        return engine
-
-    engine = asyncio.run(run())
-    assert not engine.scheduler.alive
-    assert client.get("/readyz").status_code == 503
 
 
 def test_requests_are_counted_by_template_and_never_by_path(filled: Any) -> None:
