@@ -15,7 +15,7 @@ from encoder.arrays import Int64
 from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.port import BLOCKS, VECTOR, WORDS, Engine
+from index.engine.port import BLOCKS, VECTOR, WORDS, Engine, QuerySearch
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
@@ -84,7 +84,10 @@ def search(
     alone = examples is not query
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
     run = _Search(data.store, engine, ranker, calibrator)
-    common = [_common_share(data.store, example) for example in examples.all]
+    common = [
+        _common_share(data.store, example, search)
+        for example, search in zip(examples.all, searches, strict=True)
+    ]
     first = replace(_find(run, among), common_text=sum(common) / len(common))
     if not options.collapse:
         return first
@@ -101,9 +104,9 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(seconds))
 
 
-def _common_share(store: DocumentStore, query: EncodedQuery) -> float:
+def _common_share(store: DocumentStore, query: EncodedQuery, search: QuerySearch) -> float:
     if query.vector_id != NO_VECTOR:
-        return store.alignment.common_share(query.vector_id)
+        return search.common_share()
     marks = mark(query.text, None, store.common_text.read())
     return 0.0 if marks is None else marks.share
 

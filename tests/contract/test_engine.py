@@ -300,7 +300,7 @@ def test_a_crash_between_two_writes_is_mended(qdrant: Opened) -> None:
     [
         ({"dimension": 9}, "holds 9 numbers a vector"),
         ({"fingerprint": "b" * 64}, "of the encoder bbbb"),
-        ({"format": 2}, "format is 2"),
+        ({"format": 1}, "format is 1"),
         ({"unknown": 1}, "half of one"),
         (None, "half of one"),
     ],

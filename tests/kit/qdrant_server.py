@@ -59,7 +59,10 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
             if name in core.shards:
                 raise HTTPException(409, f"Collection `{name}` already exists!")
             vectors: Any = body.vectors
-            return answer(core.create_collection(name, vectors, body.sparse_vectors or {}))
+            made = core.create_collection(
+                name, vectors, body.sparse_vectors or {}, on_disk_payload=True
+            )
+            return answer(made)
 
     @app.delete("/collections/{name}")
     def drop(name: str) -> dict[str, Any]:
@@ -88,7 +91,8 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
 
     @app.post("/collections/{name}/points")
     def retrieve(name: str, body: dict[str, Any]) -> dict[str, Any]:
-        return answer(core.retrieve(name, body["ids"]))
+        what = {"with_payload": body["with_payload"], "with_vectors": body["with_vector"]}
+        return answer(core.retrieve(name, body["ids"], **what))
 
     @app.post("/collections/{name}/points/scroll")
     def scroll(name: str, body: dict[str, Any]) -> dict[str, Any]:
