@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,13 +23,15 @@ from benchmarks.common import commit, markdown_table, percentiles, publish
 from encoder.checkpoint import find_checkpoint, load_checkpoint
 from evaluation.judgements import read_qrels
 from evaluation.metrics import in_order, ndcg_at_10
-from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
 from index.engine.query import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import AlignmentOptions, SearchOptions
 from index.search.score import LinearFusion, read_fusion
 from index.store.document_store import DocumentStore
+from index.store.schema import read_space
+from service.threads import limit_numpy_threads
 
 if TYPE_CHECKING:
     from index.engine.qdrant.engine import QdrantEngine
@@ -52,20 +54,14 @@ def main(
     source = commit()
     checkpoint = load_checkpoint(find_checkpoint(encoder))
     rule = read_fusion(checkpoint).resolve()
-    opened = open_data_directory(
-        library, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
-    )
-    with closing(opened) as local:
+    limit_numpy_threads()  # as in the process of the server
+    space = asdict(read_space(library / STORE_FILE))
+    with closing(open_data_directory(library, **space)) as local:
         judged = read_qrels(qrels)
         found = find_stored(local, sorted(judged))
         wanted = [(name, text.to_query()) for name, text in found.items()]
         chosen = [wanted[row] for row in range(0, len(wanted), -(-len(wanted) // queries))]
-        store = DocumentStore(
-            local.store.path,
-            fingerprint=checkpoint.fingerprint,
-            dimension=checkpoint.dimension,
-            searched_elsewhere=True,
-        )
+        store = DocumentStore(local.store.path, **space, searched_elsewhere=True)
         with closing(store), _engine(store, server) as engine:
             started = time.perf_counter()
             engine.rebuild()
