@@ -248,11 +248,19 @@ class Paused:
 
 
 def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
-    engine = qdrant.engine
-    paused = Paused(engine.client, lambda: qdrant.put(document(900), document(3, 1)))
+    engine, during = qdrant.engine, list[Hit]()
+    qdrant.put(*(document(number) for number in range(100, 130)))  # words weigh otherwise since
+    before = qdrant.find(1, "lexical")
+
+    def search_and_write() -> None:
+        during.extend(qdrant.find(1, "lexical"))
+        qdrant.put(document(900), document(3, 1))
+
+    paused = Paused(engine.client, search_and_write)
     engine.client = cast(QdrantClient, paused)
     engine.rebuild()
     assert paused.meanwhile is None
+    assert during == before != qdrant.find(1, "lexical")
     assert engine.position == qdrant.data.store.sequence
     assert holds_the_store(qdrant.again())
 
