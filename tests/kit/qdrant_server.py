@@ -1,6 +1,6 @@
 """The core of Qdrant as a process that speaks what `index.engine.qdrant` uses of the REST API.
 
-python -m tests.kit.qdrant_server FOLDER PORT
+python -m tests.kit.qdrant_server FOLDER PORT [read-only]
 """
 
 import signal
@@ -25,8 +25,8 @@ from tests.kit.process_fixtures import free_port
 from tests.kit.waiting import wait_until
 
 
-def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
-    """Return the application over the core."""
+def make_app(core: EdgeClient, *, read_only: bool) -> FastAPI:  # noqa: C901  a function a route
+    """Return the application over the core, which takes writes unless `read_only`."""
     app, changing = FastAPI(), threading.Lock()
 
     def answer(result: Any) -> dict[str, Any]:
@@ -79,6 +79,8 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
     @app.put("/collections/{name}/points")
     def upsert(name: str, body: models.PointsList) -> dict[str, Any]:
         assert body.update_filter is not None
+        if read_only:
+            raise HTTPException(403, "Forbidden: write access is required")
         with changing:
             core.upsert(name, body.points, wait=True, update_filter=body.update_filter)
         return answer({"status": "completed"})
@@ -122,9 +124,9 @@ class QdrantServer:
         self._command = [sys.executable, "-m", __name__, str(folder), str(self.port)]
         self.start()
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start it with the collections that it had."""
-        self.process = subprocess.Popen(self._command)
+        self.process = subprocess.Popen([*self._command, *options])
         wait_until(self._answers, "the engine did not start")
 
     def _answers(self) -> bool:
@@ -166,5 +168,6 @@ def holds_the_store(engine: QdrantEngine) -> bool:
 
 
 if __name__ == "__main__":
-    served = make_app(EdgeClient(Path(sys.argv[1])))
-    uvicorn.run(served, port=int(sys.argv[2]), log_level="warning", access_log=False)
+    folder, port, *options = sys.argv[1:]
+    served = make_app(EdgeClient(Path(folder)), read_only=bool(options))
+    uvicorn.run(served, port=int(port), log_level="warning", access_log=False)
