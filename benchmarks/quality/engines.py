@@ -187,7 +187,8 @@ def scale_table(record: dict[str, Any]) -> str:
     head = (
         f"{results['documents']:,} articles of {_BLOCKS} blocks: stored in "
         f"{results['storing_seconds']:.0f} s, loaded in {results['loading_seconds']:.0f} s, "
-        f"optimised in {results['optimising_seconds']:.0f} s; {results['resident_megabytes']:,.0f} MB resident."
+        f"optimised in {results['optimising_seconds']:.0f} s; "
+        f"{results['resident_megabytes']:,.0f} MB resident."
     )
     rows = [[n, 1e3 * found["p50"], 1e3 * found["p95"]] for n, found in results["stages"].items()]
     return f"{head}\n\n{markdown_table(['a search by id', 'p50 ms', 'p95 ms'], rows)}"
