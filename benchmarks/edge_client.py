@@ -60,6 +60,8 @@ class EdgeClient:
         name: str,
         vectors: dict[str, models.VectorParams],
         sparse_vectors_config: dict[str, models.SparseVectorParams],
+        *,
+        on_disk_payload: bool = False,
     ) -> bool:
         config = edge.EdgeConfig(
             {key: _vector_params(params) for key, params in vectors.items()},
@@ -69,6 +71,7 @@ class EdgeClient:
                 )
                 for key in sparse_vectors_config
             },
+            on_disk_payload=on_disk_payload,
         )
         path = self.folder / name
         path.mkdir(parents=True)
@@ -108,9 +111,18 @@ class EdgeClient:
         ids = cast(list[Any], points.points)
         self._shard(name).update(edge.UpdateOperation.delete_points(ids))
 
-    def retrieve(self, name: str, ids: Sequence[int]) -> list[models.Record]:
-        found = self._shard(name).retrieve(list(ids), True, False)
-        return [models.Record(id=record.id, payload=record.payload) for record in found]
+    def retrieve(
+        self,
+        name: str,
+        ids: Sequence[int],
+        *,
+        with_payload: bool | list[str] = True,
+        with_vectors: bool | list[str] = False,
+    ) -> list[models.Record]:
+        return [
+            models.Record(id=row.id, payload=row.payload, vector=_given_vectors(row.vector))
+            for row in self._shard(name).retrieve(list(ids), with_payload, with_vectors)
+        ]
 
     def scroll(
         self, name: str, *, offset: int, limit: int, with_payload: list[str]
@@ -149,17 +161,13 @@ def edge_client(folder: Path) -> QdrantClient:
 
 
 def _vector_params(params: models.VectorParams) -> edge.EdgeVectorParams:
-    multi = params.multivector_config and edge.MultiVectorConfig(edge.MultiVectorComparator.MaxSim)
     codes = params.quantization_config and edge.ScalarQuantizationConfig(
         edge.ScalarType.Int8, always_ram=True
     )
-    graph = params.hnsw_config and edge.HnswIndexConfig(params.hnsw_config.m or 0, 100, 10_000)
     return edge.EdgeVectorParams(
         params.size,
         edge.Distance.Dot,
         on_disk=True,
-        hnsw_config=graph or None,
-        multivector_config=multi or None,
         datatype=edge.VectorStorageDatatype.Float16,
         quantization_config=codes or None,
     )
@@ -169,6 +177,15 @@ def _vector(value: Any) -> Any:
     if isinstance(value, models.SparseVector):
         return edge.SparseVector(value.indices, value.values)
     return value
+
+
+def _given_vectors(vectors: Any) -> Any:
+    return vectors and {
+        name: models.SparseVector(indices=found.indices, values=found.values)
+        if isinstance(found, edge.SparseVector)
+        else found
+        for name, found in vectors.items()
+    }
 
 
 def _query(query: Any, using: str | None) -> Any:

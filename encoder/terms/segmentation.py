@@ -65,11 +65,10 @@ def without_diacritics(lowered: str) -> str:
 
 def _strip(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(
-        character
-        for character in decomposed
-        if not unicodedata.combining(character) and character not in INVISIBLE
-    )
+    for character in set(decomposed):  # few of them are left out, and each of many
+        if unicodedata.combining(character) or character in INVISIBLE:
+            decomposed = decomposed.replace(character, "")
+    return decomposed
 
 
 MAX_WORD_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file

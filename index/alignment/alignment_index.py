@@ -10,7 +10,7 @@ aligned_blocks   their blocks in a space, from which they are aligned; those of 
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -114,11 +114,13 @@ class AlignableDocuments:
         space: that their blocks are in.
         blocks: by vector id; documents without blocks are absent.
         common: the common text of the collection.
+        shares: of the words, by vector id, that are common text; absent where it is not read.
     """
 
     space: AlignmentSpace
     blocks: Mapping[int, AlignedBlocks]
     common: CommonText = NO_COMMON_TEXT
+    shares: Mapping[int, float] = field(default_factory=dict)
 
     def project(self, text: str, vectors: Float32, offsets: Int64 | None) -> AlignedBlocks:
         """Project the block vectors [S, H] of another text, at the characters Int64[S, 2].
@@ -257,7 +259,7 @@ class AlignmentIndex(AlignmentSpaces, Follower):
             return None
         with self.reading() as connection:
             rows = connection.execute(_BLOCKS, (vector_id_list(vector_ids), used.space_id))
-            found = {number: _unpack(content, used.space.dimension) for number, content in rows}
+            found = {number: unpack(content, used.space.dimension) for number, content in rows}
         if len(found) < len(vector_ids):
             now = self.space()
             if now is not None and now.space_id != used.space_id:  # the rows may be deleted
@@ -332,7 +334,7 @@ class AlignmentIndex(AlignmentSpaces, Follower):
                     if marks is not None:
                         connection.execute(_NOTE_SHARE, (marks.share, vector_id))
                     aligned = without_common(space.project(stored.vectors), marks)
-                    connection.execute(_INSERT_BLOCKS, (vector_id, space_id, _pack(aligned)))
+                    connection.execute(_INSERT_BLOCKS, (vector_id, space_id, pack(aligned)))
 
 
 class ProjectedBlocks(AlignmentSpaces):
@@ -344,17 +346,11 @@ class ProjectedBlocks(AlignmentSpaces):
             used = self._current(store)
             if used is None:
                 return None
-            found = {
-                vector_id: without_common(used.space.project(stored.vectors), marks)
-                for vector_id, stored, marks in self._marked(store, vector_ids)
-            }
-            return AlignableDocuments(used.space, found, self._common.read(store))
-
-    def common_share(self, vector_id: int) -> float:
-        """Return what share of the words of an aligned document is common text."""
-        with self._truth.reading() as store:
-            found = [marks for _, _, marks in self._marked(store, [vector_id])]
-        return found[0].share if found and found[0] is not None else 0.0
+            found, shares = {}, {}
+            for vector_id, stored, marks in self._marked(store, vector_ids):
+                found[vector_id] = without_common(used.space.project(stored.vectors), marks)
+                shares[vector_id] = 0.0 if marks is None else marks.share
+            return AlignableDocuments(used.space, found, self._common.read(store), shares)
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
@@ -369,12 +365,18 @@ class ProjectedBlocks(AlignmentSpaces):
             self._use(following)
 
 
-def _pack(blocks: AlignedBlocks) -> bytes:
+def pack(blocks: AlignedBlocks) -> bytes:
+    """Return the blocks of a document as bytes."""
     arrays = (blocks.codes, blocks.scales.astype(_SCALE), blocks.hubness.astype(_SCALE))
     return b"".join(array.tobytes() for array in arrays)
 
 
-def _unpack(content: object, dimension: int) -> AlignedBlocks:
+def unpack(content: object, dimension: int) -> AlignedBlocks:
+    """Return blocks of the dimension of a space that `pack` wrote.
+
+    Raises:
+        ValueError: they are damaged.
+    """
     size = len(content) if isinstance(content, bytes) else 0
     rows, rest = divmod(size, dimension + 2 * _SCALE.itemsize)
     if not isinstance(content, bytes) or not rows or rest:

@@ -1,6 +1,6 @@
-"""The blocks of a query, aligned with those of stored documents as the store has them."""
+"""The blocks of a query, aligned with those of stored documents."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +20,15 @@ class QueryBlocks:
     """The blocks of one query.
 
     Attributes:
-        store: that has the blocks of documents.
+        store: that has the documents.
+        read: the aligned blocks of documents, as `AlignmentIndex.read`.
         query: what to search for.
         blocks: of it; None until the first documents are aligned.
         space: that the blocks are in.
     """
 
     store: DocumentStore
+    read: Callable[[Sequence[int]], AlignableDocuments | None]
     query: EncodedQuery
     blocks: AlignedBlocks | None = None
     space: AlignmentSpace | None = None
@@ -39,7 +41,7 @@ class QueryBlocks:
         """
         query = self.query
         stored = self.blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
-        documents = self.store.alignment.read([*wanted, query.vector_id] if stored else wanted)
+        documents = self.read([*wanted, query.vector_id] if stored else wanted)
         if documents is None:
             return None
         if self.blocks is None:

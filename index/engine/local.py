@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import AlignmentIndex
 from index.engine.blocks import QueryBlocks
 from index.engine.channels import CHANNELS, Channel, ChannelKind, WordChannel
 from index.engine.parallel_steps import PARALLEL_STEPS
@@ -71,7 +72,8 @@ class LocalEngine:
         made = {
             name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()
         }
-        return LocalSearch(self, query, made, seconds, QueryBlocks(self.store, query))
+        blocks = QueryBlocks(self.store, self.store.alignment.read, query)
+        return LocalSearch(self, query, made, seconds, blocks)
 
 
 @dataclass(slots=True)
@@ -143,6 +145,10 @@ class LocalSearch:
             return {}
         with timed(self.seconds, "lexical"):
             return self.engine.store.lexical.explain(words.terms, vector_ids, _TERMS)
+
+    def common_share(self) -> float:
+        """Return what share of the words of the stored query is common text."""
+        return cast(AlignmentIndex, self.engine.store.alignment).common_share(self.query.vector_id)
 
     def _extended(self, channels: Sequence[str]) -> list[str]:
         """Return channels with those of their own weight, which only hybrid mode has."""

@@ -90,6 +90,10 @@ class QuerySearch(Protocol):
         """Return, of each document, the words that add most to its score in `WORDS`."""
         ...
 
+    def common_share(self) -> float:
+        """Return what share of the words of the query, which is stored, is common text."""
+        ...
+
 
 class Engine(Protocol):
     """The searchable copy of a document store."""

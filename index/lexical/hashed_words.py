@@ -5,13 +5,13 @@ them counts. In how many documents a term is, is measured on a sample of the sto
 store, so that all servers weigh alike while the engine uses that measurement.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int32, Int64, UInt32
+from encoder.arrays import Float32, Float64, Int32, Int64, UInt8, UInt32
 from encoder.terms.general_words import PAIR
 from index.common_text.collection import CommonTexts
 from index.errors import StoreError
@@ -65,13 +65,28 @@ class Measurement:
     term_ids: UInt32
     having: Int32
 
-    def of(self, term_ids: Int64) -> Int32:
+    def of(self, term_ids: UInt32) -> Int32:
         """Return how many documents have each of these terms [U]; 0 for unknown ones."""
         if not len(self.term_ids):
             return np.zeros(len(term_ids), dtype=np.int32)
-        rows = np.searchsorted(self.term_ids, term_ids.astype(np.uint32))
+        rows = np.searchsorted(self.term_ids, term_ids)
         rows = np.minimum(rows, len(self.term_ids) - 1)
         return np.where(self.term_ids[rows] == term_ids, self.having[rows], 0).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTerms:
+    """The terms of a text, whatever they weigh.
+
+    Attributes:
+        term_ids: UInt32[U], ascending.
+        counts: Int64[U].
+        levels: UInt8[U], the general level of each.
+    """
+
+    term_ids: UInt32
+    counts: Int64
+    levels: UInt8
 
 
 _NO_WEIGHTS = np.zeros(0, dtype=np.float32)
@@ -89,22 +104,31 @@ class HashedWords:
         self._truth = truth
         self._texts = StoredTexts(truth, common)
         self._used = NOTHING
+        self._known: dict[int, Measurement] = {}
+        # Documents that are soon weighed by the measurement of this number.
+        self._counted: tuple[int, Mapping[int, CountedTerms]] = (0, {})
 
-    def measure(self) -> int:
-        """Count the terms of the documents, or of a sample of many; return its number."""
+    def measure(self, advanced: Callable[[], None] = lambda: None) -> int:
+        """Count the terms of the documents, or of a sample of many; return its number.
+
+        What was counted is kept for `weighed`, until `use`. While it works it calls `advanced`.
+        """
         self._texts.forget()
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
-        parts: list[Int64] = [np.zeros(0, dtype=np.int64)]
+        counted: dict[int, CountedTerms] = {}
         for start in range(0, len(ids), _DOCUMENTS_A_READ):
             some = self._texts.count(ids[start : start + _DOCUMENTS_A_READ])
-            parts += [np.unique(_ids_of(counts)) for _, counts in some]
+            counted |= {vector_id: _counted(counts)[0] for vector_id, counts in some}
+            advanced()
+        parts = [NOTHING.term_ids, *(terms.term_ids for terms in counted.values())]
         term_ids, having = np.unique(np.concatenate(parts), return_counts=True)
         content = term_ids.astype("<u4").tobytes() + having.astype("<u4").tobytes()
         with self._truth.writing() as store:
             (number,) = store.execute(_INSERT, (len(ids), content, crc32(content))).fetchone()
             store.execute(_FORGET, (number - _KEPT,))
+        self._counted = int(number), counted
         return int(number)
 
     def use(self, number: int) -> bool:
@@ -114,15 +138,38 @@ class HashedWords:
             StoreError: it is damaged.
         """
         if number != self._used.number:
-            rows = self._truth.read_rows(_MEASUREMENT, number)
-            if not rows:
+            found = self._find(number)
+            if found is None:
                 return False
+            self._used, self._known, self._counted = found, {number: found}, (0, {})
+        return True
+
+    def _find(self, number: int) -> Measurement | None:
+        found = self._known.get(number)
+        if found is None and (rows := self._truth.read_rows(_MEASUREMENT, number)):
             documents, content, checksum = rows[0]
             if crc32(content) != checksum:
                 raise StoreError(f"the frequencies of terms of measurement {number} are damaged")
             term_ids, having = np.frombuffer(content, "<u4").reshape(2, -1)
-            self._used = Measurement(number, documents, term_ids, having.astype(np.int32))
-        return True
+            found = Measurement(number, documents, term_ids, having.astype(np.int32))
+            self._known = {**self._known, number: found}
+        return found
+
+    def weighed(self, vector_ids: Int64, number: int) -> TermRows:
+        """Return these documents Int64[N] as a measurement weighs them, the one in use or not.
+
+        Raises:
+            StoreError: it is damaged, or the store has it no more.
+        """
+        used = self._find(number)
+        if used is None:
+            raise StoreError(f"measurement {number} of the frequencies of terms is gone")
+        wanted, (of, counted) = vector_ids.tolist(), self._counted
+        counted = counted if of == number else {}
+        others = [vector_id for vector_id in wanted if vector_id not in counted]
+        new = {n: _counted(counts)[0] for n, counts in self._texts.count(others)}
+        terms = (counted.get(n) or new.get(n) for n in wanted)
+        return _rows([_query(used, {}) if t is None else _weighed(used, t) for t in terms])
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to its terms."""
@@ -138,13 +185,12 @@ class HashedWords:
             self.read_stored(side) if isinstance(side, int) else self.read(side[0], title=side[1])
             for side in (left, right)
         )
-        return min(float(_products(first, second)[1].sum()), 1.0)
+        return _score(first, second)
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
         found = self._read(vector_ids.tolist())
-        scores = np.array([_products(query, terms)[1].sum() for terms in found], np.float32)
-        return np.minimum(scores, np.float32(1.0))
+        return np.array([_score(query, terms) for terms in found], dtype=np.float32)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as they are compared; missing ones have no terms."""
@@ -152,10 +198,7 @@ class HashedWords:
         progress.started("reading words", len(vector_ids))
         for start in range(0, max(len(vector_ids), 1), _DOCUMENTS_A_READ):
             found = self._read(vector_ids[start : start + _DOCUMENTS_A_READ].tolist())
-            ids = [terms.term_ids.astype(np.uint32) for terms in found]
-            weights = np.concatenate([_NO_WEIGHTS, *(terms.weights for terms in found)])
-            ends = np.cumsum([len(terms) for terms in found], dtype=np.int64)
-            parts.append(TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends))
+            parts.append(_rows(found))
             progress.advanced(len(found))
         return join_rows(parts)
 
@@ -163,14 +206,8 @@ class HashedWords:
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
-        found = {}
-        for vector_id, counts in self._texts.count(vector_ids):
-            names = dict(zip(_ids_of(counts).tolist(), counts, strict=True))
-            term_ids, parts = _products(query, _query(self._used, counts))
-            best = np.argsort(-parts, kind="stable")[:limit]
-            shares = zip(term_ids[best].tolist(), (parts[best] / parts.sum()).tolist(), strict=True)
-            found[vector_id] = tuple(TermWeight(names[n], share) for n, share in shares)
-        return found
+        documents = zip(vector_ids, self._read(vector_ids), strict=True)
+        return {n: explain(query, d.term_ids, d.weights, limit) for n, d in documents if len(d)}
 
     def _read(self, vector_ids: Sequence[int]) -> list[LexicalQuery]:
         """Return the terms of each of these documents; none of a missing one."""
@@ -178,36 +215,72 @@ class HashedWords:
         return [_query(used, counted.get(vector_id, {})) for vector_id in vector_ids]
 
 
-def _products(first: LexicalQuery, second: LexicalQuery) -> tuple[Int64, Float64]:
-    """Return the terms that two texts share, by falling weight in the first, and their products."""
+def explain(
+    query: LexicalQuery, term_ids: Int64, weights: Float32, limit: int
+) -> tuple[TermWeight, ...]:
+    """Return the terms of a query that add most to the score of a document.
+
+    Args:
+        query: with its names.
+        term_ids: Int64[U], of the document.
+        weights: Float32[U], of unit norm.
+        limit: how many terms are returned at most.
+    """
+    rows, parts = _products(query, term_ids, weights)
+    best = np.argsort(-parts, kind="stable")[:limit]
+    shares = zip(rows[best].tolist(), (parts[best] / parts.sum()).tolist(), strict=True)
+    return tuple(TermWeight(query.names[row], share) for row, share in shares)
+
+
+def _score(first: LexicalQuery, second: LexicalQuery) -> float:
+    return min(float(_products(first, second.term_ids, second.weights)[1].sum()), 1.0)
+
+
+def _products(query: LexicalQuery, term_ids: Int64, weights: Float32) -> tuple[Int64, Float64]:
+    """Return the rows of the query that a text has, too, ascending, and the products of weights."""
     _, ours, theirs = np.intersect1d(
-        first.term_ids, second.term_ids, assume_unique=True, return_indices=True
+        query.term_ids, term_ids, assume_unique=True, return_indices=True
     )
     order = np.argsort(ours)
     ours, theirs = ours[order], theirs[order]
-    return first.term_ids[ours], first.weights[ours].astype(np.float64) * second.weights[theirs]
+    return ours, query.weights[ours].astype(np.float64) * weights[theirs]
 
 
-def _ids_of(terms: Iterable[str]) -> Int64:
-    return (hash_words(list(terms)) & np.uint64(_LAST)).astype(np.int64)
+def _rows(documents: Sequence[LexicalQuery]) -> TermRows:
+    ids = [terms.term_ids.astype(np.uint32) for terms in documents]
+    weights = np.concatenate([_NO_WEIGHTS, *(terms.weights for terms in documents)])
+    ends = np.cumsum([len(terms) for terms in documents], dtype=np.int64)
+    return TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends)
+
+
+def _counted(counts: Mapping[str, int]) -> tuple[CountedTerms, list[str]]:
+    """Return the terms of a text, and their names; of two that have one id, the first."""
+    every = list(counts)
+    hashes = (hash_words(every) & np.uint64(_LAST)).astype(np.uint32)
+    term_ids, rows = np.unique(hashes, return_index=True)
+    names = [every[row] for row in rows.tolist()]
+    levels = np.fromiter(map(level_of, names), np.uint8, len(names))
+    held = np.fromiter(counts.values(), np.int64, len(counts))[rows]
+    return CountedTerms(term_ids, held, levels), names
 
 
 def _query(used: Measurement, counts: Mapping[str, int]) -> LexicalQuery:
+    return _weighed(used, *_counted(counts))
+
+
+def _weighed(used: Measurement, terms: CountedTerms, names: Sequence[str] = ()) -> LexicalQuery:
     """Return the terms of a text that weigh something, the highest weights first."""
-    term_ids, rows = np.unique(_ids_of(counts), return_index=True)
-    names = list(counts)
-    levels = np.fromiter((level_of(names[row]) for row in rows.tolist()), np.uint8, len(rows))
-    held = np.fromiter(counts.values(), np.int64, len(counts))[rows]
-    documents = used.of(term_ids)
-    idf = inverse_document_frequencies(documents, levels, used.documents)
-    terms = weigh_terms(term_ids, held, idf)
-    order = np.argsort(-terms.weights, kind="stable")
-    order = order[terms.weights[order] > 0]
+    documents = used.of(terms.term_ids)
+    idf = inverse_document_frequencies(documents, terms.levels, used.documents)
+    found = weigh_terms(terms.term_ids.astype(np.int64), terms.counts, idf)
+    order = np.argsort(-found.weights, kind="stable")
+    order = order[found.weights[order] > 0]
     return LexicalQuery(
-        term_ids=term_ids[order],
-        weights=terms.weights[order],
-        idf=terms.idf[order],
+        term_ids=found.term_ids[order],
+        weights=found.weights[order],
+        idf=found.idf[order],
         documents=documents[order].astype(np.int64),
-        pairs=levels[order] == PAIR,
+        pairs=terms.levels[order] == PAIR,
         identity=str(used.number),
+        names=[names[row] for row in order.tolist()] if names else (),
     )

@@ -150,6 +150,7 @@ class LexicalQuery:
         documents: Int64[U], how many documents have each.
         pairs: Bool[U], which of them are pairs of words.
         identity: of the file of the words that gives these ids.
+        names: U terms, where no file leads from their ids to them.
     """
 
     term_ids: Int64
@@ -158,6 +159,7 @@ class LexicalQuery:
     documents: Int64
     pairs: Bool
     identity: str = ""
+    names: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.term_ids)

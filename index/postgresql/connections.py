@@ -12,14 +12,14 @@ ids come in the order of the changes, with any number of servers. A reading one 
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 from psycopg.types.string import StrDumperUnknown, TextLoader
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+from sqlalchemy.pool import QueuePool
 
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
 from index.sqlite.connections import Space
@@ -30,7 +30,8 @@ _TIMEOUTS: dict[str, Any] = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 _FULL, _READ_ONLY = "53100", "25006"
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ?::text, 0))"
-_LOCK_TASK = b"SELECT pg_advisory_lock(hashtextextended(current_schema() || %s::text, 0))"
+_LOCK_TASK = "SELECT pg_advisory_lock(hashtextextended(current_schema() || ?::text, 0))"
+LEASE_SECONDS = 120  # that a server may be silent which does a task alone
 # A server that stops in the middle of a write keeps the lock, until another one has waited for it:
 # the limits that PostgreSQL has for idle transactions end none after a pipeline of statements.
 _END_STOPPED = """
@@ -38,7 +39,7 @@ SELECT pg_terminate_backend(pid) FROM pg_locks l JOIN pg_stat_activity a USING (
 WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
 AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(current_schema() || ?::text, 0)
 AND a.wait_event = 'ClientRead'
-AND greatest(a.state_change, a.query_start) < now() - interval '9s'"""
+AND greatest(a.state_change, a.query_start) < now() - ?::float * interval '1s'"""
 _FORMAT = "SELECT obj_description(to_regclass(?::text))"
 _COLLECTIONS = """
 SELECT split_part(obj_description(c.oid), ' ', 2) FROM pg_class c
@@ -104,9 +105,9 @@ class _StoredText(TextLoader):
 class _Connection:
     """A connection of psycopg with the calls of one of SQLite."""
 
-    def __init__(self, lent: PoolProxiedConnection) -> None:
-        self.lent = lent
-        self.raw = cast("psycopg.Connection[Any]", lent.dbapi_connection)
+    def __init__(self, raw: Any, lent: Any = None) -> None:
+        self.raw = raw
+        self.lent = lent  # by the pool
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         cursor = psycopg.RawCursor(self.raw)
@@ -216,21 +217,34 @@ class PostgreSQLConnections:
                 connection.execute(_LOCK, (self._mark,))
             except psycopg.errors.LockNotAvailable:
                 connection.execute("ROLLBACK")
-                connection.execute(_END_STOPPED, (self._mark,))
+                connection.execute(_END_STOPPED, (self._mark, 9))
                 connection.execute("BEGIN")
                 connection.execute(_LOCK, (self._mark,))
             yield connection
 
     @contextmanager
-    def alone(self, task: str) -> Iterator[None]:
+    def alone(self, task: str) -> Iterator[Callable[[], None]]:
         """Wait until no other server does a task, and let none begin it until the end.
 
-        PostgreSQL lets the lock go with the connection: what waits takes over from what was killed.
+        PostgreSQL lets the lock go with the connection: what waits takes over from what was killed,
+        and from what has not called for `LEASE_SECONDS` what this lends, as it is paused. That
+        raises StoreError then.
         """
-        with self._named(), closing(_connect(self._url, self._schema)) as connection:
-            connection.execute(b"SET lock_timeout = 0; SET statement_timeout = 0")
-            connection.execute(_LOCK_TASK, (task,))
-            yield
+        with self._named(), closing(_connect(self._url, self._schema)) as raw:
+            connection = _Connection(raw)
+
+            def going_on() -> None:
+                try:
+                    connection.execute("SELECT 1")
+                except psycopg.OperationalError as error:
+                    raise StoreError(f"{self.name}: the {task} is another server's now") from error
+
+            while True:
+                with suppress(psycopg.errors.LockNotAvailable):
+                    connection.execute(_LOCK_TASK, (task,))
+                    break
+                connection.execute(_END_STOPPED, (task, LEASE_SECONDS))
+            yield going_on
 
     def reclaim(self, pages: int) -> Space:
         """Do nothing: PostgreSQL uses free pages again."""
@@ -260,7 +274,8 @@ class PostgreSQLConnections:
         for is_last in (False, True):
             if self._closed:
                 raise StoreError(f"{self.name}: the store is closed")
-            connection = _Connection(self._pool.connect())
+            lent = self._pool.connect()
+            connection = _Connection(lent.dbapi_connection, lent)
             try:
                 return connection, connection.execute(statement, values)
             except psycopg.OperationalError:

@@ -16,7 +16,7 @@ from encoder.arrays import Int64
 from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.port import BLOCKS, VECTOR, WORDS
+from index.engine.port import BLOCKS, VECTOR, WORDS, QuerySearch
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
@@ -74,7 +74,10 @@ def search(
     searches = tuple(data.engine.open(example, seconds, options.where) for example in examples.all)
     alone = examples is not query
     ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
-    common = [_common_share(data.store, example) for example in examples.all]
+    common = [
+        _common_share(data.store, example, search)
+        for example, search in zip(examples.all, searches, strict=True)
+    ]
     find = partial(_find, data, ranker, calibrator)
     first = replace(find(among), common_text=sum(common) / len(common))
     if not options.collapse:
@@ -92,9 +95,9 @@ def search(
     return replace(first, hits=tuple(hits), seconds=dict(seconds))
 
 
-def _common_share(store: DocumentStore, query: EncodedQuery) -> float:
+def _common_share(store: DocumentStore, query: EncodedQuery, search: QuerySearch) -> float:
     if query.vector_id != NO_VECTOR:
-        return store.alignment.common_share(query.vector_id)
+        return search.common_share()
     marks = mark(query.text, None, store.common_text.read())
     return 0.0 if marks is None else marks.share
 

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -234,9 +234,9 @@ class SQLiteConnections:
                 self._failure = storage_error(self._path, error)
                 raise
 
-    def alone(self, task: str) -> AbstractContextManager[None]:
+    def alone(self, task: str) -> AbstractContextManager[Callable[[], None]]:
         """Return at once: no other process writes to the file, nor to what follows it."""
-        return nullcontext()
+        return nullcontext(lambda: None)
 
     def vacuum(self) -> None:
         """Write the file again from the rows in it, all or nothing."""

@@ -1,6 +1,6 @@
 """What the store needs of its database: SQLite or PostgreSQL, which take the same statements."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -42,8 +42,12 @@ class Connections(Protocol):
     def writing(self) -> AbstractContextManager[Connection]:
         """Lend a connection inside the only write transaction: committed and durable, or undone."""
 
-    def alone(self, task: str) -> AbstractContextManager[None]:
-        """Wait until no other server does a task, and let none begin it until the end."""
+    def alone(self, task: str) -> AbstractContextManager[Callable[[], None]]:
+        """Wait until no other server does a task, and let none begin it until the end.
+
+        What it lends is to be called in between: a server that is silent for long loses the task,
+        and the call raises StoreError.
+        """
 
     def reclaim(self, pages: int) -> Space:
         """Return up to `pages` free pages to the file system, and the space afterwards."""

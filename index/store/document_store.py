@@ -434,8 +434,8 @@ class DocumentStore:
         """Whether other servers may write to it."""
         return self._connections.shared
 
-    def alone(self, task: str) -> AbstractContextManager[None]:
-        """Wait until no other server over this store does a task, and let none begin it."""
+    def alone(self, task: str) -> AbstractContextManager[Callable[[], None]]:
+        """Wait until no other server does a task, and let none begin it: `Connections.alone`."""
         return self._connections.alone(task)
 
     def __len__(self) -> int:

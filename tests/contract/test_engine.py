@@ -6,6 +6,7 @@ LONGMATCH_TEST_QDRANT=http://HOST:6333 adds a server, in which collections are m
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
+import index.engine.qdrant.engine
 from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -32,7 +34,8 @@ from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 from tests.index.search.plane import MODES, answer, entry, names, stored_query
 from tests.kit.filter_cases import FILTERS, METADATA
-from tests.kit.qdrant_server import holds_the_store
+from tests.kit.qdrant_server import holds_the_store, run_qdrant
+from tests.kit.small_disk import SmallDisk
 from tests.kit.tiers import Tier
 
 # Of the client, where it is the engine itself, and of a key that is sent without TLS.
@@ -249,11 +252,19 @@ class Paused:
 
 
 def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
-    engine = qdrant.engine
-    paused = Paused(engine.client, lambda: qdrant.put(document(900), document(3, 1)))
+    engine, during = qdrant.engine, list[Hit]()
+    qdrant.put(*(document(number) for number in range(100, 130)))  # words weigh otherwise since
+    before = qdrant.find(1, "lexical")
+
+    def search_and_write() -> None:
+        during.extend(qdrant.find(1, "lexical"))
+        qdrant.put(document(900), document(3, 1))
+
+    paused = Paused(engine.client, search_and_write)
     engine.client = cast(QdrantClient, paused)
     engine.rebuild()
     assert paused.meanwhile is None
+    assert during == before != qdrant.find(1, "lexical")
     assert engine.position == qdrant.data.store.sequence
     assert holds_the_store(qdrant.again())
 
@@ -301,7 +312,7 @@ def test_a_crash_between_two_writes_is_mended(qdrant: Opened) -> None:
     [
         ({"dimension": 9}, "holds 9 numbers a vector"),
         ({"fingerprint": "b" * 64}, "of the encoder bbbb"),
-        ({"format": 2}, "format is 2"),
+        ({"format": 1}, "format is 1"),
         ({"unknown": 1}, "half of one"),
         (None, "half of one"),
     ],
@@ -348,6 +359,49 @@ def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
     with pytest.raises(EngineError, match="does not answer"):
         answer(replace(qdrant.data, engine=engine), query(1), SearchOptions(top_k=1))
     assert engine.failure is not None
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [("paused", "timed out"), ("read-only", "403: .*write access"), ("full", "answer")],
+)
+def test_what_takes_no_writes_is_named_and_catches_up(
+    fault: str,
+    says: str,
+    small_disk: Callable[[int], SmallDisk],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index.engine.qdrant.engine, "_SECONDS", 2 if fault == "paused" else 30)
+    disk = small_disk(200)
+    given: Any = {"fingerprint": "a" * 64, "dimension": DIMENSION, "searched_elsewhere": True}
+    store = DocumentStore(tmp_path / "store.sqlite3", **given)
+    with closing(store), run_qdrant(disk.path / "core") as process:
+        engine = connect(store, process.url)
+        store.put([document(n) for n in range(5)])
+        engine.catch_up()
+
+        def write_on() -> None:
+            for start in range(5, 5_000, 500):
+                engine.apply(store.put([document(n) for n in range(start, start + 500)]))
+
+        if fault == "paused":
+            process.pause()
+        elif fault == "full":
+            disk.fill()
+        else:
+            process.kill()
+            process.start("read-only")
+        with pytest.raises(EngineError, match=says):
+            write_on()
+        assert engine.failure is not None
+        process.kill()
+        if fault == "full":
+            disk.free()
+        process.start()
+        engine.catch_up()
+        assert holds_the_store(engine)
+        assert engine.failure is None
 
 
 def test_a_server_too_old_is_named(qdrant: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

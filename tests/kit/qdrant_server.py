@@ -1,6 +1,6 @@
 """The core of Qdrant as a process that speaks what `index.engine.qdrant` uses of the REST API.
 
-python -m tests.kit.qdrant_server FOLDER PORT
+python -m tests.kit.qdrant_server FOLDER PORT [read-only]
 """
 
 import signal
@@ -25,8 +25,8 @@ from tests.kit.process_fixtures import free_port
 from tests.kit.waiting import wait_until
 
 
-def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
-    """Return the application over the core."""
+def make_app(core: EdgeClient, *, read_only: bool) -> FastAPI:  # noqa: C901  a function a route
+    """Return the application over the core, which takes writes unless `read_only`."""
     app, changing = FastAPI(), threading.Lock()
 
     def answer(result: Any) -> dict[str, Any]:
@@ -59,7 +59,10 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
             if name in core.shards:
                 raise HTTPException(409, f"Collection `{name}` already exists!")
             vectors: Any = body.vectors
-            return answer(core.create_collection(name, vectors, body.sparse_vectors or {}))
+            made = core.create_collection(
+                name, vectors, body.sparse_vectors or {}, on_disk_payload=True
+            )
+            return answer(made)
 
     @app.delete("/collections/{name}")
     def drop(name: str) -> dict[str, Any]:
@@ -76,6 +79,8 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
     @app.put("/collections/{name}/points")
     def upsert(name: str, body: models.PointsList) -> dict[str, Any]:
         assert body.update_filter is not None
+        if read_only:
+            raise HTTPException(403, "Forbidden: write access is required")
         with changing:
             core.upsert(name, body.points, wait=True, update_filter=body.update_filter)
         return answer({"status": "completed"})
@@ -88,7 +93,8 @@ def make_app(core: EdgeClient) -> FastAPI:  # noqa: C901  a function a route
 
     @app.post("/collections/{name}/points")
     def retrieve(name: str, body: dict[str, Any]) -> dict[str, Any]:
-        return answer(core.retrieve(name, body["ids"]))
+        what = {"with_payload": body["with_payload"], "with_vectors": body["with_vector"]}
+        return answer(core.retrieve(name, body["ids"], **what))
 
     @app.post("/collections/{name}/points/scroll")
     def scroll(name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -118,9 +124,9 @@ class QdrantServer:
         self._command = [sys.executable, "-m", __name__, str(folder), str(self.port)]
         self.start()
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start it with the collections that it had."""
-        self.process = subprocess.Popen(self._command)
+        self.process = subprocess.Popen([*self._command, *options])
         wait_until(self._answers, "the engine did not start")
 
     def _answers(self) -> bool:
@@ -162,5 +168,6 @@ def holds_the_store(engine: QdrantEngine) -> bool:
 
 
 if __name__ == "__main__":
-    served = make_app(EdgeClient(Path(sys.argv[1])))
-    uvicorn.run(served, port=int(sys.argv[2]), log_level="warning", access_log=False)
+    folder, port, *options = sys.argv[1:]
+    served = make_app(EdgeClient(Path(folder)), read_only=bool(options))
+    uvicorn.run(served, port=int(port), log_level="warning", access_log=False)

@@ -1,6 +1,8 @@
 """Servers over one PostgreSQL: what one has acknowledged, every one has; also after faults."""
 
 import json
+import multiprocessing
+import os
 import random
 import signal
 import threading
@@ -17,10 +19,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from benchmarks.edge_client import edge_client
+import index.postgresql.connections
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
-from index.engine.qdrant.engine import QdrantEngine
+from index.engine.qdrant.engine import QdrantEngine, connect
 from index.postgresql.connections import drop_collection
 from index.store.document_store import DocumentStore
 from tests.kit.command import Run
@@ -152,30 +154,61 @@ def test_changes_are_seen_in_their_order(
             store.close()
 
 
+@pytest.mark.parametrize("hit", [None, signal.SIGKILL, signal.SIGSTOP])
 def test_one_server_at_a_time_makes_a_generation(
-    postgresql: PostgreSQLServer, tmp_path: Path, entry: MakeEntry
+    postgresql: PostgreSQLServer,
+    tmp_path: Path,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    hit: signal.Signals | None,
 ) -> None:
-    client, goes_on, made = edge_client(tmp_path / "core"), threading.Event(), list[str]()
-    given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, "database": postgresql.url}
+    """The other waits for what is made, unless its maker is killed, or paused for long."""
+    monkeypatch.setattr(index.postgresql.connections, "LEASE_SECONDS", 1 if hit else 600)
+    processes = multiprocessing.get_context("spawn")
+    goes_on, given = processes.Event(), (str(tmp_path), postgresql.url)
+    with run_qdrant(tmp_path / "engine") as qdrant, ThreadPoolExecutor() as threads:
+        engine = open_engine(*given, qdrant.url)
+        with closing(engine.store):
+            engine.store.put([entry("d")])
+            maker = processes.Process(target=make_slowly, args=(*given, qdrant.url, goes_on))
+            maker.start()
+            wait_until(lambda: engine.client.get_collections().collections)
+            if hit is not None:
+                os.kill(maker.pid, hit)
+            waits = threads.submit(engine.rebuild)
+            if hit is None:
+                with psycopg.connect(postgresql.url, autocommit=True) as connection:
+                    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+                    wait_until(lambda: connection.execute(waiting).rowcount)
+                goes_on.set()
+            waits.result()
+            assert holds_the_store(engine)
+            os.kill(maker.pid, signal.SIGCONT)
+            goes_on.set()
+            maker.join()
+            assert bool(maker.exitcode) == (hit is not None)
+            assert holds_the_store(engine)
+            (made,) = engine.client.get_collections().collections
+            assert made.name.endswith("-2" if hit else "-1")
 
-    class Late(QdrantEngine):
-        def _make_generation(self) -> None:
-            made.append(self.url)
-            goes_on.wait()
-            super()._make_generation()
 
-    with ThreadPoolExecutor() as threads, ExitStack() as opened:
-        connection = opened.enter_context(psycopg.connect(postgresql.url, autocommit=True))
-        opened.callback(goes_on.set)
-        stores = [DocumentStore(tmp_path / n, **given, searched_elsewhere=True) for n in "ab"]
-        engines = [Late(opened.enter_context(closing(s)), client, "core") for s in stores]
-        stores[0].put([entry("d")])
-        calls = [threads.submit(engine.rebuild) for engine in engines]
-        wait_until(lambda: connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").rowcount)
-        goes_on.set()
-        assert [call.result() for call in calls] == [None, None]
-        assert len(made) == 1
-        assert all(holds_the_store(engine) for engine in engines)
+def open_engine(folder: str, database: str, url: str) -> QdrantEngine:
+    given: Any = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, "database": database}
+    store = DocumentStore(Path(folder, "store.sqlite3"), **given, searched_elsewhere=True)
+    return connect(store, url)
+
+
+def make_slowly(folder: str, database: str, url: str, goes_on: Any) -> None:
+    """Make a generation in a process of its own, which waits before it writes a point."""
+    engine = open_engine(folder, database, url)
+    write = engine._upsert
+
+    def wait_and_write(*points: Any) -> None:
+        goes_on.wait()
+        write(*points)
+
+    engine._upsert = wait_and_write  # type: ignore[method-assign]
+    engine.rebuild()
 
 
 def test_commands_use_the_database_or_say_what_does(

@@ -123,9 +123,9 @@ class QdrantEngine:
                 with naming_failures(self.url):
                     self._check_version()
                     before = self._served()
-                    with self.store.alone("generation"):
+                    with self.store.alone("generation") as going_on:
                         if self._served() == before:
-                            self._make_generation()
+                            self._make_generation(going_on)
                         else:
                             with self._lock:
                                 self._follow(self._find())
@@ -203,7 +203,7 @@ class QdrantEngine:
         if changes is not None:
             if changes.sequence == position:
                 return
-            self._write(name, changes.changed, changes.sequence)
+            self._write(generation, changes.changed, changes.sequence)
             self._delete(name, changes.removed)
             # This process may have been paused since it read the documents that it wrote.
             since = self.store.log.since(changes.sequence)
@@ -235,7 +235,7 @@ class QdrantEngine:
         gone = np.setdiff1d(np.array(list(held), dtype=np.int64), changes.changed)
         if stale or len(gone):
             _log.warning("the engine lacked %d documents, and had %d more", len(stale), len(gone))
-        self._write(generation.name, stale, changes.sequence)
+        self._write(generation, stale, changes.sequence)
         self._delete(generation.name, gone)
         self._advance(generation, changes.sequence)
 
@@ -250,9 +250,17 @@ class QdrantEngine:
             held |= {int(row.id): int((row.payload or {}).get(REVISION, -1)) for row in rows}
         return held
 
-    def _write(self, name: str, vector_ids: Sequence[int] | Int64, revision: int) -> None:
+    def _write(
+        self,
+        generation: Generation,
+        vector_ids: Sequence[int] | Int64,
+        revision: int,
+        going_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        name = generation.name
         for some in _parts(vector_ids, _POINTS_A_REQUEST):
-            points = points_of(self.store, some, revision)
+            going_on()
+            points = points_of(self.store, some, revision, generation.manifest.terms)
             fields = {field for point in points for field in number_fields(point.payload or {})}
             indexed = self._indexed.setdefault(name, set())
             for field in sorted(fields - indexed)[: _INDEXED_FIELDS - len(indexed)]:
@@ -295,25 +303,29 @@ class QdrantEngine:
         if before < self._followed:
             self.store.log.forget(before, trained=generation.manifest.made)
 
-    def _make_generation(self) -> None:
+    def _make_generation(self, going_on: Callable[[], None]) -> None:
         """Load a new collection, switch the alias to it, and drop all earlier ones.
 
         What another server writes into an earlier one until it is dropped is in the store: it is
-        applied at the end.
+        applied at the end. Until then words are weighed by the earlier frequencies.
+
+        Args:
+            going_on: is called in between, and raises where another server has taken over.
         """
         found = self.client.get_collections().collections
         ours = [each.name for each in found if each.name.startswith(f"{self.alias}-")]
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
-        terms = self._words.measure()
-        self._words.use(terms)
-        changes = self.store.log.since(0)
+        changes = self.store.log.since(0)  # first: what changes from now on is applied at the end
         assert changes is not None  # noqa: S101 (from 0 they are known)
+        terms = self._words.measure(going_on)
         generation = Generation(name, Manifest.of(self.store, changes.sequence, terms))
         create(self.client, name, generation.manifest)
-        self._write(name, changes.changed, changes.sequence)
+        self._write(generation, changes.changed, changes.sequence, going_on)
         self._upsert(name, [generation.manifest.point()], changes.sequence)
+        going_on()
         with self._lock:
             self.client.update_collection_aliases(self._switch(name))
+            self._words.use(terms)
             self._generation = generation
             for earlier in ours:
                 self.client.delete_collection(earlier)

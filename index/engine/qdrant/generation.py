@@ -1,9 +1,10 @@
 """A generation: the collection of Qdrant, what a document is in it, and what it was made with."""
 
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx
 import numpy as np
@@ -11,18 +12,19 @@ from grpc import RpcError, StatusCode
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from encoder.alignment.scoring import number_counted, self_similarity
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import pack, unpack
 from index.engine.qdrant.filters import payload_values
 from index.errors import EngineError
-from index.progress import SilentProgress
+from index.lexical.hashed_words import HashedWords
 from index.store.document_store import DocumentStore
 
-DOCUMENT, WORDS, BLOCKS = "document", "words", "blocks"  # the vectors of a point
+DOCUMENT, WORDS = "document", "words"  # the vectors of a point
+BLOCKS, COMMON = "blocks", "common"  # in the payload: aligned blocks, the share of common text
 MANIFEST = 0  # the id of a point that no document has
 REVISION = "revision"  # the sequence of the store that a point holds its document of
-FORMAT = 1
+FORMAT = 2
 _NOT_FOUND = 404
 
 
@@ -38,8 +40,7 @@ class Manifest:
         format: of the points.
         fingerprint: of the encoder.
         dimension: of the document vectors.
-        folded: the width of a row of blocks; 0 without an alignment space.
-        space: the number of that space in the store; 0 without one.
+        space: the number of the alignment space in the store; 0 without one.
         terms: the number of the measured frequencies that weigh the words.
         made: sequence of the store that it was made of.
         documents: how many there were then.
@@ -49,7 +50,6 @@ class Manifest:
     format: int
     fingerprint: str
     dimension: int
-    folded: int
     space: int
     terms: int
     made: int
@@ -64,7 +64,6 @@ class Manifest:
             FORMAT,
             store.fingerprint,
             store.dimension,
-            0 if used is None else used.space.dimension + 2,
             0 if used is None else used.space_id,
             terms,
             position,
@@ -87,12 +86,11 @@ class Manifest:
         try:
             values = dict(payload or {})
             values.pop(REVISION)
-            found = cls(**values)
+            if values["format"] != FORMAT:
+                raise EngineError(name, f"its format is {values['format']!r}, not {FORMAT}")
+            return cls(**values)
         except (KeyError, TypeError) as error:
             raise EngineError(name, "it is no generation of Longmatch, or half of one") from error
-        if found.format != FORMAT:
-            raise EngineError(name, f"its format is {found.format!r}, not {FORMAT}")
-        return found
 
 
 def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
@@ -108,44 +106,45 @@ def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
             ),
         )
     }
-    if manifest.folded:
-        vectors[BLOCKS] = models.VectorParams(
-            size=manifest.folded,
-            distance=models.Distance.DOT,
-            datatype=models.Datatype.FLOAT16,
-            on_disk=True,
-            multivector_config=models.MultiVectorConfig(
-                comparator=models.MultiVectorComparator.MAX_SIM
-            ),
-            hnsw_config=models.HnswConfigDiff(m=0),  # no graph: they only score
-        )
     words = models.SparseVectorParams(
         index=models.SparseIndexParams(on_disk=True, datatype=models.Datatype.FLOAT16)
     )
-    client.create_collection(name, vectors, sparse_vectors_config={WORDS: words})
+    client.create_collection(
+        name, vectors, sparse_vectors_config={WORDS: words}, on_disk_payload=True
+    )
     client.create_payload_index(name, "values", models.PayloadSchemaType.KEYWORD)
     client.create_payload_index(name, REVISION, models.PayloadSchemaType.INTEGER)
 
 
-def points_of(store: DocumentStore, ids: Int64, revision: int) -> list[models.PointStruct]:
-    """Return the points of those of these documents that are there."""
+def points_of(
+    store: DocumentStore, ids: Int64, revision: int, terms: int
+) -> list[models.PointStruct]:
+    """Return the points of those of these documents that are there.
+
+    Args:
+        store: that has them.
+        ids: Int64[N], their vector ids.
+        revision: that they are written as.
+        terms: the number of the frequencies that weigh their words.
+    """
     present, vectors = store.vectors(ids)
     wanted = present.tolist()
     summaries = store.get(wanted)
-    rows = store.words.term_rows(present, SilentProgress())
+    rows = cast(HashedWords, store.words).weighed(present, terms)
     aligned = store.alignment.read(wanted)
     points, start = [], 0
     for row, vector_id in enumerate(wanted):
-        terms = slice(start, start := int(rows.ends[row]))
+        held = slice(start, start := int(rows.ends[row]))
         if vector_id not in summaries:
             continue
         vector: dict[str, Any] = {DOCUMENT: vectors[row].tolist()}
-        if terms.start < terms.stop:
-            vector[WORDS] = sparse(rows.term_ids[terms].astype(np.int64), rows.weights[terms])
-        if aligned is not None and vector_id in aligned.blocks:
-            vector[BLOCKS] = fold_document(aligned.blocks[vector_id]).tolist()
+        if held.start < held.stop:
+            vector[WORDS] = sparse(rows.term_ids[held].astype(np.int64), rows.weights[held])
         document = summaries[vector_id]
         payload = {"id": document.id, REVISION: revision, **payload_values(document.metadata)}
+        if aligned is not None and vector_id in aligned.blocks:
+            payload[BLOCKS] = b64encode(pack(aligned.blocks[vector_id])).decode()
+            payload[COMMON] = aligned.shares[vector_id]
         points.append(models.PointStruct(id=vector_id, vector=vector, payload=payload))
     return points
 
@@ -155,27 +154,13 @@ def sparse(term_ids: Int64, weights: Float32) -> models.SparseVector:
     return models.SparseVector(indices=term_ids.tolist(), values=weights.tolist())
 
 
-def fold_document(blocks: AlignedBlocks) -> Float32:
-    """Return the rows [S + 1, D + 2] that MaxSim compares with those of a query.
+def blocks_of(payload: Mapping[str, Any], dimension: int) -> AlignedBlocks | None:
+    """Return the aligned blocks in the payload of a point; None if there are none.
 
-    The last one is all zero: what matches nothing better than chance adds nothing.
+    Raises:
+        ValueError: they are damaged.
     """
-    rows = np.zeros((len(blocks) + 1, blocks.codes.shape[1] + 2), dtype=np.float32)
-    rows[:-1, :-2] = blocks.codes * blocks.scales[:, None]
-    rows[:-1, -2] = 1.0
-    rows[:-1, -1] = blocks.hubness
-    rows /= np.sqrt(np.float32(self_similarity(blocks)))
-    return rows
-
-
-def fold_query(blocks: AlignedBlocks) -> Float32:
-    """Return the rows [S, D + 2] whose MaxSim with a document is the score from this side."""
-    rows = np.empty((len(blocks), blocks.codes.shape[1] + 2), dtype=np.float32)
-    rows[:, :-2] = blocks.codes * blocks.scales[:, None]
-    rows[:, -2] = blocks.hubness * -0.5
-    rows[:, -1] = -0.5
-    rows /= np.float32(number_counted(blocks) * self_similarity(blocks) ** 0.5)
-    return rows
+    return unpack(b64decode(payload[BLOCKS]), dimension) if BLOCKS in payload else None
 
 
 @contextmanager

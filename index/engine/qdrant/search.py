@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from qdrant_client import models
 
 from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
+from index.common_text.runs import CommonText
 from index.engine.blocks import QueryBlocks
 from index.engine.channels import WordChannel
 from index.engine.port import VECTOR, Candidates
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
-from index.engine.qdrant.generation import BLOCKS, DOCUMENT, WORDS, fold_query, sparse
+from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, blocks_of, sparse
 from index.engine.query import EncodedQuery, Seconds, timed
+from index.errors import EngineError
 from index.id_set import IdSet
+from index.lexical.hashed_words import explain
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import TermWeight, candidate_terms
 from index.store.filters import Filter
@@ -24,12 +28,11 @@ if TYPE_CHECKING:
     from index.engine.qdrant.engine import Generation, QdrantEngine
 
 _TERMS = 8  # of a document that are explained
-_READ = 30  # candidates that are aligned in both directions whatever they score in one
-_NEAREST = 100  # candidates by their score in one direction that are aligned in both as well
 _EXACTLY = models.SearchParams(
     exact=True, quantization=models.QuantizationSearchParams(ignore=True)
 )
 Scores = dict[int, float]
+Payload = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -43,8 +46,8 @@ class QdrantSearch:
         where: that all documents pass which are searched among.
         blocks: of the query.
         words: of the query.
-        one_way: the alignment score of candidates from the side of the query, by vector id.
-        aligned: how many candidates were aligned in both directions.
+        payloads: of points that were read, by vector id.
+        spaces: the space that blocks are in, and the common text; None until they are read.
         unshared: no document has a word of the query.
     """
 
@@ -54,12 +57,12 @@ class QdrantSearch:
     where: Filter | None
     blocks: QueryBlocks = field(init=False)
     words: WordChannel = field(init=False)
-    one_way: Scores = field(default_factory=dict)
-    aligned: int = 0
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    spaces: tuple[SpaceInUse, CommonText] | None = None
     unshared: bool = False
 
     def __post_init__(self) -> None:
-        self.blocks = QueryBlocks(self.engine.store, self.query)
+        self.blocks = QueryBlocks(self.engine.store, self._read, self.query)
         self.words = WordChannel(self.engine.store, self.query)
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
@@ -74,12 +77,7 @@ class QdrantSearch:
             condition = condition or condition_of_ids(among)
         with timed(self.seconds, "search"):
             prefetch = [self._find(name, size, channels, condition) for name in found_by]
-            # Aligning nothing projects the query, which the engine aligns from its side.
-            aligns = channels != (WORD_CHANNEL,) and self.blocks.align([]) is not None
-            found, at = self._scores(
-                channels, size * len(prefetch), prefetch=prefetch, aligns=aligns
-            )
-        self.one_way |= found.pop(BLOCKS, {})
+            found, at = self._scores(channels, size * len(prefetch), prefetch=prefetch)
         if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
             self.unshared = not self.words.terms.documents.any()
         exhausted = len(found[VECTOR]) < size
@@ -98,26 +96,65 @@ class QdrantSearch:
     def align(self, vector_ids: Int64) -> Float32 | None:
         """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
 
-        The first candidates are aligned in both directions, as are later ones that are among the
-        nearest from the side of the query. Others have the score of that side.
+        That is so if there is no space, the query has no blocks, or the generation was switched to
+        one of another space since the first ones.
         """
-        wanted = vector_ids.tolist()
-        scores = np.array([self.one_way.get(n, np.nan) for n in wanted], dtype=np.float32)
-        near = np.ones(len(wanted), dtype=np.bool_)
-        if self.aligned >= _READ and len(self.one_way) > _NEAREST:
-            near = ~(scores < sorted(self.one_way.values())[-_NEAREST])
-        chosen = np.flatnonzero(near)
-        exact = self.blocks.align(vector_ids[chosen].tolist())
-        if exact is None:
-            return None
-        self.aligned += len(chosen)
-        scores[chosen] = exact
-        return scores
+        return self.blocks.align(vector_ids.tolist())
 
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
         with timed(self.seconds, "lexical"):
-            return self.engine.store.words.explain(self.words.terms, vector_ids, _TERMS)
+            terms, client = self.words.terms, self.engine.client
+            rows = self.engine.on_generation(
+                lambda made: client.retrieve(
+                    made.name, list(vector_ids), with_payload=False, with_vectors=[WORDS]
+                )
+            )
+            found = {int(row.id): cast(Any, row.vector)[WORDS] for row in rows if row.vector}
+            return {
+                n: explain(terms, np.array(w.indices), np.array(w.values, np.float32), _TERMS)
+                for n, w in found.items()
+            }
+
+    def common_share(self) -> float:
+        """Return what share of the words of the stored query is common text."""
+        vector_id = self.query.vector_id
+        self._read([vector_id])
+        return float(self.payloads.get(vector_id, {}).get(COMMON, 0.0))
+
+    def _read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+        """Return the blocks of documents from their points, or None without a space.
+
+        While a generation of the next space is made, they are projected from the store.
+        """
+        engine, store = self.engine, self.engine.store
+        if self.spaces is None:
+            used = store.alignment.space()
+            if used is None:
+                return None
+            self.spaces = used, store.common_text.read()
+        used, common = self.spaces
+        missing = [n for n in vector_ids if n not in self.payloads]
+
+        def ask(generation: "Generation") -> list[models.Record] | None:
+            if generation.manifest.space != used.space_id:
+                return None
+            fields = [BLOCKS, COMMON]
+            return engine.client.retrieve(generation.name, missing, with_payload=fields)
+
+        rows = engine.on_generation(ask)
+        if rows is None:
+            return store.alignment.read(vector_ids)
+        self.payloads |= {int(row.id): row.payload or {} for row in rows}
+        try:
+            blocks = {
+                n: found
+                for n in vector_ids
+                if (found := blocks_of(self.payloads.get(n, {}), used.space.dimension)) is not None
+            }
+        except ValueError as error:
+            raise EngineError(engine.url, str(error)) from error
+        return AlignableDocuments(used.space, blocks, common)
 
     def _find(
         self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
@@ -146,7 +183,6 @@ class QdrantSearch:
         *,
         prefetch: Sequence[models.Prefetch] = (),
         only_ids: models.Condition | None = None,
-        aligns: bool = False,
     ) -> tuple[dict[str, Scores], tuple[int, int]]:
         """Return the exact scores of documents by channel, and the generation and its position.
 
@@ -155,22 +191,17 @@ class QdrantSearch:
             limit: how many documents there are at most.
             prefetch: finds them.
             only_ids: where nothing finds them, says which they are.
-            aligns: score the blocks as well.
         """
         queries: dict[str, tuple[str, Any]] = {VECTOR: (DOCUMENT, self.query.vector.tolist())}
         if WORD_CHANNEL in channels and not self.words.silent:
             terms = self.words.terms
             queries[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
-        blocks, engine = self.blocks.blocks if aligns else None, self.engine
+        engine = self.engine
 
         def ask(generation: "Generation") -> tuple[dict[str, Scores], tuple[int, int]]:
             at = generation.number, generation.manifest.position
             if not limit:
                 return {VECTOR: {}}, at
-            wanted = dict(queries)
-            used = engine.store.alignment.space()
-            if blocks is not None and used and used.space_id == generation.manifest.space:
-                wanted[BLOCKS] = (BLOCKS, fold_query(blocks).tolist())
             requests = [
                 models.QueryRequest(
                     prefetch=list(prefetch) or None,
@@ -180,11 +211,11 @@ class QdrantSearch:
                     params=_EXACTLY,
                     limit=limit,
                 )
-                for using, query in wanted.values()
+                for using, query in queries.values()
             ]
             answers = engine.client.query_batch_points(generation.name, requests)
             scores = [{int(p.id): p.score for p in answer.points} for answer in answers]
-            return dict(zip(wanted, scores, strict=True)), at
+            return dict(zip(queries, scores, strict=True)), at
 
         return engine.on_generation(ask)
 
