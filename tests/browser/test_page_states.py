@@ -77,7 +77,7 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("paper.pdf", "%PDF-1.7", "paper.pdf: the file is encrypted or not a readable PDF"),
+        ("paper.pdf", "%PDF-1.7", "paper.pdf: the file is not a readable PDF"),
         ("picture.png", "x", "The page cannot read this file"),
         ("README", "x", "The page cannot read this file"),
         ("corpus.jsonl", "{}", "This is a corpus, not a document"),

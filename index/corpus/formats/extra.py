@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from index.corpus.formats.content import (
-    MAX_FILE_BYTES,
     MAX_TEXT_CHARACTERS,
     FileText,
+    check_size,
     described,
     is_generic,
     plain_title,
@@ -35,8 +35,7 @@ def read_extra(path: Path) -> FileText:
     """
     import kreuzberg
 
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise CorpusError(f"is larger than {MAX_FILE_BYTES} bytes")
+    check_size(path)
     try:
         found = kreuzberg.extract_file_sync(path)
     except kreuzberg.KreuzbergError as error:

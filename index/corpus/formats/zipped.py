@@ -94,7 +94,8 @@ class Parts:
         # never read beyond that size.
         self._left -= self._archive.getinfo(name).file_size
         if self._left < 0:
-            raise CorpusError(f"{name}: is larger than {MAX_PARTS_BYTES} bytes when decompressed")
+            most = MAX_PARTS_BYTES // 2**20
+            raise CorpusError(f"{name}: is larger than {most} MiB when decompressed")
         with self._archive.open(name) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
