@@ -13,9 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from service.errors import (
-    SettingsError,
-)
+from service.errors import SettingsError
 from service.metrics import Metrics
 
 T = TypeVar("T")
@@ -23,14 +21,8 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 0.1
-
-
 _PROBE_SECONDS = 1.0
-
-
 _PROBE_KEY = "longmatch:probe"
-
-
 _PROBE_LIFE_SECONDS = 60
 
 

@@ -75,6 +75,7 @@ from service.cli.options import (
 )
 from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
+from service.map.logic import keep_map
 
 RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
@@ -350,6 +351,7 @@ def _bring_up_to_date(
     with show_progress(console, report) as progress:
         built = build_index(source, directory, encoding.encode, progress, prune=prune)
         LiveScoring(encoding.checkpoint, directory).measure(progress)
+        keep_map(directory.store, progress)
     console.print(
         f"{data}: {len(directory.store)} documents; {built.encoded} encoded ({built.tokens} "
         f"tokens, {built.tokens_left_out} left out), {built.unchanged} unchanged, "

@@ -1,4 +1,4 @@
-"""The map of a collection: made in a thread on first demand, and again after changes.
+"""The map of a collection: made by `longmatch index`, and in a thread on demand after changes.
 
 What takes long, places and clusters, is in `map.json` beside the store, for the next start. They
 are used if they are of the same vectors of the same store; the file may be deleted.
@@ -17,8 +17,9 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from index.errors import IndexingError
+from index.progress import Progress
 from index.store.document_store import DocumentStore
-from service.map.layout import between, lay_out
+from service.map.layout import STEPS, between, lay_out
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
 MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
@@ -28,6 +29,7 @@ MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the m
 OTHER = -1  # the number of a value that is none of them
 _ROWS_A_CALL = 2_048
 _MAX_CLUSTERS, _NAMED_BY, _WORDS = 24, 12, 3
+_MAX_DRIFT = 0.1  # share of new documents up to which a job does not make the map again
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,6 +135,15 @@ class LiveMap:
         if self._stopped:
             raise _StoppedError
         self._share = share
+
+
+def keep_map(store: DocumentStore, progress: Progress) -> None:
+    """Make and keep the map at the end of a job, unless few documents are newer than it."""
+    kept, ids = read_kept(store), store.changes_since(0).added
+    newer = len(ids) if kept is None else np.count_nonzero(ids > kept.vector_ids.max(initial=-1))
+    if newer > _MAX_DRIFT * len(ids):
+        progress.started("making the map", STEPS, unit="steps")
+        _keep(make_map(store, None, lambda _: progress.advanced(1)), store)
 
 
 def _key(store: DocumentStore) -> str:
@@ -257,8 +268,8 @@ def divide(places: Int64) -> tuple[Float32, Int64]:
 def _named(
     store: DocumentStore, ids: Int64, places: Int64, centres: Float32, labels: Int64
 ) -> list[Cluster]:
-    """Name each cluster by the words that the documents in its middle share most."""
-    found = []
+    """Name each cluster by the words that its middle shares most, and other clusters do not."""
+    weighed, middles = [], []
     for number, centre in enumerate(centres):
         distances = np.square(places - centre).sum(axis=1)
         distances[labels != number] = np.inf
@@ -274,8 +285,13 @@ def _named(
         for terms in explained.values():
             for term in terms:
                 weights[term.term.strip('"')] += term.weight
-        x, y = places[nearest[0]].tolist()  # the centre may lie between groups
-        found.append(Cluster(x, y, _distinct(weights)))
+        weighed.append(weights)
+        middles.append(places[nearest[0]].tolist())  # the centre may lie between groups
+    clusters = Counter(word for weights in weighed for word in weights)
+    found = []
+    for (x, y), weights in zip(middles, weighed, strict=True):
+        rare = {word: weight / clusters[word] for word, weight in weights.items()}
+        found.append(Cluster(x, y, _distinct(rare)))
     return found
 
 
@@ -283,7 +299,7 @@ def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
     """Return the first words; none that is a part of another."""
     chosen: list[str] = []
     for word in sorted(weights, key=lambda word: -weights[word]):
-        if not any(word in other or other in word for other in chosen):
+        if not word.isdigit() and not any(word in other or other in word for other in chosen):
             chosen.append(word)
     return tuple(chosen[:_WORDS])
 

@@ -42,8 +42,6 @@ def read_extra(path: Path) -> FileText:
         kind = path.suffix[1:].upper()
         raise CorpusError(f"is encrypted or not a readable {kind}: {error}") from error
     text = found.content
-    if not text.strip():
-        raise CorpusError("has no text")
     if len(text) > MAX_TEXT_CHARACTERS:
         raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     fields: Mapping[str, Any] = found.metadata

@@ -192,8 +192,6 @@ def read_docx(path: Path) -> FileText:
         title, author, date = (_field(about, name) for name in ("title", "creator", "created"))
         pages = _field(parts.optional(_APPLICATION), "Pages")
     text = body.close()
-    if not text:
-        raise CorpusError("has no text")
     return FileText(
         (not is_generic(title) and title) or body.title or plain_title(text),
         text,
@@ -352,6 +350,8 @@ def read_epub(path: Path) -> FileText:
             try:
                 if name in encrypted:
                     raise CorpusError("is encrypted")
+                if name not in parts:
+                    raise CorpusError("is missing")
                 texts.append(_chapter(parts.read(name)))
             except (CorpusError, *_DAMAGED) as error:
                 skipped.append(f"{name}: {error}")
@@ -360,8 +360,8 @@ def read_epub(path: Path) -> FileText:
             if characters > MAX_TEXT_CHARACTERS:
                 raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     text = "\n\n".join(filter(None, texts))
-    if not text:
-        raise CorpusError(skipped[0] if skipped else "has no text")
+    if skipped and not text:
+        raise CorpusError(skipped[0])
     title = _field(book, "title") or plain_title(text)
     metadata = described(_field(book, "creator"), _field(book, "date"))
     return FileText(title, text, metadata, skipped=tuple(skipped))

@@ -279,7 +279,7 @@ def test_another_encoding_is_guessed(text: str, encoding: str, remark: str) -> N
 def test_a_line_of_another_encoding_does_not_lose_the_file() -> None:
     decoded = decode_text("A café — far.\n".encode() * 9 + "One café".encode("cp1252"))
     assert decoded == ("A café — far.\n" * 9 + "One café", decoded.remark)
-    assert "with 1 bytes that are not: read as windows-1252" in decoded.remark
+    assert "but for bytes (1) that are read as windows-1252" in decoded.remark
 
 
 @pytest.mark.parametrize(
