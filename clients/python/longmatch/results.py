@@ -298,8 +298,10 @@ def _text(text: str) -> str:
 
 def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table of HTML, whose cells are HTML."""
-    head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    style = "text-align: left; vertical-align: top"  # Jupyter has numbers in mind
+    head = "".join(f'<th style="{style}">{name}</th>' for name in names)
+    cells = ("".join(f'<td style="{style}">{cell}</td>' for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
