@@ -57,7 +57,7 @@ def read_pdf(path: Path) -> FileText:
             f"characters they have; {_HINT}"
         )
     if not text.strip():
-        raise CorpusError(f"has no text but what its pictures show: {_HINT}")
+        raise CorpusError(f"has no text; where its pages are pictures: {_HINT}")
     page = pages[first]
     title, author = fields.get("Title", ""), fields.get("Author", "")
     if not _stands_in(title, page) or _is_no_title(title):
