@@ -19,6 +19,7 @@ from encoder.atomic_files import write_atomically
 from index.errors import IndexingError
 from index.progress import Progress
 from index.store.document_store import DocumentStore
+from index.vectors.faiss.ivf import clusters_of
 from service.map.layout import STEPS, between, lay_out
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
@@ -251,17 +252,10 @@ def quantised(positions: Float32) -> Int64:
 def divide(places: Int64) -> tuple[Float32, Int64]:
     """Divide places [N, 2] into clusters by k-means; return centres [K, 2] and labels [N]."""
     wanted = int(np.clip(round(len(places) ** 0.5 / 2), 1, _MAX_CLUSTERS))
-    points = places.astype(np.float32)
-    chosen = np.random.default_rng(0).permutation(len(points))[:wanted]
-    centres, labels = points[chosen], np.zeros(len(points), dtype=np.int64)
-    for _ in range(20 if len(points) else 0):
-        distances = [np.square(points - centre).sum(axis=1) for centre in centres]
-        labels = np.argmin(distances, axis=0)
-        sizes = np.bincount(labels, minlength=len(centres))
-        sums = [np.bincount(labels, points[:, axis], len(centres)) for axis in (0, 1)]
-        means = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
-        centres = np.where(sizes[:, None] > 0, means, centres).astype(np.float32)
-    kept, labels = np.unique(labels, return_inverse=True)  # without those that lost all places
+    if not len(places):
+        return np.zeros((0, 2), dtype=np.float32), np.zeros(0, dtype=np.int64)
+    centres, labels = clusters_of(places.astype(np.float32), wanted)
+    kept, labels = np.unique(labels, return_inverse=True)  # of equal places, some have none
     return centres[kept], labels
 
 
@@ -269,7 +263,7 @@ def _named(
     store: DocumentStore, ids: Int64, places: Int64, centres: Float32, labels: Int64
 ) -> list[Cluster]:
     """Name each cluster by the words that its middle shares most, and other clusters do not."""
-    weighed, middles = [], []
+    found = []
     for number, centre in enumerate(centres):
         distances = np.square(places - centre).sum(axis=1)
         distances[labels != number] = np.inf
@@ -285,20 +279,16 @@ def _named(
         for terms in explained.values():
             for term in terms:
                 weights[term.term.strip('"')] += term.weight
-        weighed.append(weights)
-        middles.append(places[nearest[0]].tolist())  # the centre may lie between groups
-    clusters = Counter(word for weights in weighed for word in weights)
-    found = []
-    for (x, y), weights in zip(middles, weighed, strict=True):
-        rare = {word: weight / clusters[word] for word, weight in weights.items()}
-        found.append(Cluster(x, y, _distinct(rare)))
-    return found
+        middle = places[nearest[0]].tolist()  # the centre may lie between groups
+        found.append((middle, weights))
+    shared = Counter(word for _, weights in found for word in weights)
+    return [Cluster(x, y, _distinct(weights, shared)) for (x, y), weights in found]
 
 
-def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the first words; none that is a part of another."""
+def _distinct(weights: Mapping[str, float], shared: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the first words by weight and by how few clusters share them; none within another."""
     chosen: list[str] = []
-    for word in sorted(weights, key=lambda word: -weights[word]):
+    for word in sorted(weights, key=lambda word: -weights[word] / shared[word]):
         if not word.isdigit() and not any(word in other or other in word for other in chosen):
             chosen.append(word)
     return tuple(chosen[:_WORDS])

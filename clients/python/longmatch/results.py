@@ -173,8 +173,8 @@ class Comparison(Explanation):
         shown = self.passages
         if not shown:
             return ""
-        left = max(1, *(part.end for part in [*self.left_sections, *(p.left for p in shown)]))
-        right = max(1, *(part.end for part in [*self.right_sections, *(p.right for p in shown)]))
+        left = max([*(part.end for part in self.left_sections), *(p.left.end for p in shown)])
+        right = max([*(part.end for part in self.right_sections), *(p.right.end for p in shown)])
         bands = ""
         for passage in shown:
             above, below = passage.left, passage.right

@@ -67,6 +67,14 @@ def neighbours_of(vectors: Float32, k: int) -> Int64:
     return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
 
 
+def clusters_of(points: Float32, number: int) -> tuple[Float32, Int64]:
+    """Divide points [N, D] by k-means: centres Float32[number, D], and that of each, Int64[N]."""
+    kmeans = faiss.Kmeans(points.shape[1], number, niter=20, min_points_per_centroid=1)
+    kmeans.cp.max_points_per_centroid = len(points)
+    kmeans.train(points)
+    return kmeans.centroids, kmeans.assign(points)[1]
+
+
 def list_sizes(index: faiss.IndexIVF) -> Int64:
     """Return how many vectors each list keeps, Int64[nlist]."""
     sizes = (index.invlists.list_size(number) for number in range(index.nlist))

@@ -246,7 +246,7 @@ def test_index_then_match(longmatch: Run, corpus: Path) -> None:
     assert "stones" in table.out  # a word that both have
     (corpus / "empty.txt").write_text("  \n")
     empty = longmatch("match", corpus / "empty.txt")
-    assert empty.status == 1
+    assert empty.status == 2
     assert "empty" in empty.err
 
 
