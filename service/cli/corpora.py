@@ -34,6 +34,7 @@ from service.cli.opening import load, opened
 from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results, resumable
 from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
+from service.map.logic import keep_map
 from service.match.filter import parse_filter
 
 RAY_ADDRESS = "RAY_ADDRESS"
@@ -262,6 +263,7 @@ def _bring_up_to_date(
     with show_progress(console, report) as progress:
         built = build_index(source, directory, encode, progress, prune=prune)
         LiveScoring(checkpoint, directory).measure(progress)
+        keep_map(directory.store, progress)
     console.print(
         f"{data}: {len(directory.store)} documents; {built.encoded} encoded ({built.tokens} "
         f"tokens, {built.tokens_left_out} left out), {built.unchanged} unchanged, "

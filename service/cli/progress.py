@@ -97,7 +97,7 @@ class JobProgress:
         """Begin a step."""
         self._unit = unit
         self._began = time.monotonic()
-        self._count = self._tokens = 0
+        self._total, self._count, self._tokens = total, 0, 0
         self._meter.begin(step, total, unit)
 
     def advanced(self, count: int, *, tokens: int = 0) -> None:
@@ -106,7 +106,9 @@ class JobProgress:
         self._tokens += tokens
         done, unit = (self._tokens, "tokens") if self._tokens else (self._count, self._unit)
         rate = done / max(time.monotonic() - self._began, 1e-3)
-        self._meter.update(self._count, f"{rate:,.0f} {unit}/s")
+        # A corpus may grow while it is read, and a file with a lost part counts twice.
+        shown = self._count if self._total is None else min(self._count, self._total)
+        self._meter.update(shown, f"{rate:,.0f} {unit}/s")
 
 
 class StepProgress(TrainingProgress):

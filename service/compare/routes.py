@@ -90,8 +90,7 @@ def _read(text: EncodedText) -> dict[str, Any]:
 
 def _page(explanation: Explanation) -> str:
     left, right = explanation.left, explanation.right
-    name = _title(left) or ("Your document" if right.document_id else "")  # as the page at / does
-    return render_report(explanation.comparison, name, left.text, _title(right), right.text)
+    return render_report(explanation.comparison, _title(left), left.text, _title(right), right.text)
 
 
 def _title(text: EncodedText) -> str:

@@ -16,7 +16,7 @@ from index.vectors.faiss.ivf import neighbours_of
 
 NEIGHBOURS = 15
 _NEAREST, _SHARPNESS = 5, 20.0
-_GATHERED, _SPREAD = 100, 400  # steps, the first of them with all affinities exaggerated
+STEPS, _GATHERED = 500, 100  # the first of them with all affinities exaggerated
 _EXAGGERATION = 12.0
 _FEWEST = 16  # documents; of fewer, each would be a neighbour of each
 _CELL, _CELLS = 0.5, (64, 512)  # side of a cell; along the longer side of the map
@@ -39,8 +39,7 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
     rows, columns, begins = _edges(neighbours)
     velocity = np.zeros_like(positions)
     repulsion = _Repulsion()
-    steps = _GATHERED + _SPREAD
-    for step in range(steps):
+    for step in range(STEPS):
         exaggeration = _EXAGGERATION if step < _GATHERED else 1.0
         offsets = positions[columns] - positions[rows]
         offsets /= (1.0 + np.einsum("ed,ed->e", offsets, offsets))[:, None]
@@ -51,7 +50,7 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
         longest = np.abs(velocity).max(axis=1, keepdims=True)
         velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-12))
         positions += velocity
-        advanced((step + 1) / steps)
+        advanced((step + 1) / STEPS)
     return positions
 
 
@@ -72,12 +71,15 @@ def between(vectors: Float32, landmarks: Float32, positions: Float32) -> Float32
 
 
 def _start(vectors: Float32) -> Float32:
-    """Return the first two principal components, of unit variance together, and a little noise."""
-    noise = np.random.default_rng(0).normal(scale=0.01, size=(len(vectors), 2))
+    """Return about the first two principal components, of unit variance, and a little noise."""
+    random = np.random.default_rng(0)
+    noise = random.normal(scale=0.01, size=(len(vectors), 2))
     if len(vectors) < 2:
         return np.zeros((len(vectors), 2), dtype=np.float32)
     centred = vectors - vectors.mean(axis=0)
-    axes = np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
+    axes = random.normal(size=(vectors.shape[1], 2)).astype(np.float32)
+    for _ in range(20):  # of subspace iteration, a fraction of the time of all components
+        axes = np.linalg.qr(centred.T @ (centred @ axes))[0]
     axes *= np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     start = centred @ axes
     positions = np.zeros((len(vectors), 2))

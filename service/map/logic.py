@@ -1,4 +1,4 @@
-"""The map of a collection: made in a thread on first demand, and again after changes.
+"""The map of a collection: made by `longmatch index`, and in a thread on demand after changes.
 
 What takes long, places and clusters, is in `map.json` beside the store, for the next start. They
 are used if they are of the same vectors of the same store; the file may be deleted.
@@ -17,8 +17,10 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from index.errors import IndexingError
+from index.progress import Progress
 from index.store.document_store import DocumentStore
-from service.map.layout import between, lay_out
+from index.vectors.faiss.ivf import clusters_of
+from service.map.layout import STEPS, between, lay_out
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
 MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
@@ -28,6 +30,7 @@ MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the m
 OTHER = -1  # the number of a value that is none of them
 _ROWS_A_CALL = 2_048
 _MAX_CLUSTERS, _NAMED_BY, _WORDS = 24, 12, 3
+_MAX_DRIFT = 0.1  # share of new documents up to which a job does not make the map again
 
 _LOG = logging.getLogger(__name__)
 
@@ -135,6 +138,15 @@ class LiveMap:
         self._share = share
 
 
+def keep_map(store: DocumentStore, progress: Progress) -> None:
+    """Make and keep the map at the end of a job, unless few documents are newer than it."""
+    kept, ids = read_kept(store), store.changes_since(0).added
+    newer = len(ids) if kept is None else np.count_nonzero(ids > kept.vector_ids.max(initial=-1))
+    if newer > _MAX_DRIFT * len(ids):
+        progress.started("making the map", STEPS, unit="steps")
+        _keep(make_map(store, None, lambda _: progress.advanced(1)), store)
+
+
 def _key(store: DocumentStore) -> str:
     return f"{store.log.identity} {store.fingerprint}"
 
@@ -240,24 +252,17 @@ def quantised(positions: Float32) -> Int64:
 def divide(places: Int64) -> tuple[Float32, Int64]:
     """Divide places [N, 2] into clusters by k-means; return centres [K, 2] and labels [N]."""
     wanted = int(np.clip(round(len(places) ** 0.5 / 2), 1, _MAX_CLUSTERS))
-    points = places.astype(np.float32)
-    chosen = np.random.default_rng(0).permutation(len(points))[:wanted]
-    centres, labels = points[chosen], np.zeros(len(points), dtype=np.int64)
-    for _ in range(20 if len(points) else 0):
-        distances = [np.square(points - centre).sum(axis=1) for centre in centres]
-        labels = np.argmin(distances, axis=0)
-        sizes = np.bincount(labels, minlength=len(centres))
-        sums = [np.bincount(labels, points[:, axis], len(centres)) for axis in (0, 1)]
-        means = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
-        centres = np.where(sizes[:, None] > 0, means, centres).astype(np.float32)
-    kept, labels = np.unique(labels, return_inverse=True)  # without those that lost all places
+    if not len(places):
+        return np.zeros((0, 2), dtype=np.float32), np.zeros(0, dtype=np.int64)
+    centres, labels = clusters_of(places.astype(np.float32), wanted)
+    kept, labels = np.unique(labels, return_inverse=True)  # of equal places, some have none
     return centres[kept], labels
 
 
 def _named(
     store: DocumentStore, ids: Int64, places: Int64, centres: Float32, labels: Int64
 ) -> list[Cluster]:
-    """Name each cluster by the words that the documents in its middle share most."""
+    """Name each cluster by the words that its middle shares most, and other clusters do not."""
     found = []
     for number, centre in enumerate(centres):
         distances = np.square(places - centre).sum(axis=1)
@@ -274,16 +279,17 @@ def _named(
         for terms in explained.values():
             for term in terms:
                 weights[term.term.strip('"')] += term.weight
-        x, y = places[nearest[0]].tolist()  # the centre may lie between groups
-        found.append(Cluster(x, y, _distinct(weights)))
-    return found
+        middle = places[nearest[0]].tolist()  # the centre may lie between groups
+        found.append((middle, weights))
+    shared = Counter(word for _, weights in found for word in weights)
+    return [Cluster(x, y, _distinct(weights, shared)) for (x, y), weights in found]
 
 
-def _distinct(weights: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the first words; none that is a part of another."""
+def _distinct(weights: Mapping[str, float], shared: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the first words by weight and by how few clusters share them; none within another."""
     chosen: list[str] = []
-    for word in sorted(weights, key=lambda word: -weights[word]):
-        if not any(word in other or other in word for other in chosen):
+    for word in sorted(weights, key=lambda word: -weights[word] / shared[word]):
+        if not word.isdigit() and not any(word in other or other in word for other in chosen):
             chosen.append(word)
     return tuple(chosen[:_WORDS])
 

@@ -18,8 +18,8 @@ import httpcore2
 
 MAX_URL_CHARACTERS = 2_048
 _HTTPS = 443
-_RESOLVE_SECONDS = 5.0
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_RESOLVE_SECONDS = 5.0
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)

@@ -55,9 +55,6 @@ class SentFiles:
                 found = await run_in(self._threads, self._read, content, FILE_TYPES[kind])
             except CorpusError as error:
                 raise InvalidInputError([FieldError("#", f"the file {error}")]) from error
-        if not found.text.strip():
-            detail = "the file has no text: pages that are pictures are not read"
-            raise InvalidInputError([FieldError("#", detail)])
         if len(found.text) > max_characters:
             detail = f"the file has {len(found.text)} characters, more than {max_characters}"
             raise InvalidInputError([FieldError("#", detail, max_characters)])

@@ -51,6 +51,7 @@ class ReportSide:
 
     name: str
     title: str
+    mention: str  # in a sentence
     text: MarkedText
     words: int
     coverage: float
@@ -174,6 +175,7 @@ def _side(
     return ReportSide(
         name=name,
         title=title.strip() or f"{name.capitalize()} text",
+        mention=title.strip() or f"the {name} text",
         text=mark_text(text, name, marks, sections),
         words=len(text.split()),
         coverage=coverage,

@@ -77,7 +77,7 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("paper.pdf", "%PDF-1.7", "paper.pdf: the file is encrypted or not a readable PDF"),
+        ("paper.pdf", "%PDF-1.7", "paper.pdf: the file is not a readable PDF"),
         ("picture.png", "x", "The page cannot read this file"),
         ("README", "x", "The page cannot read this file"),
         ("corpus.jsonl", "{}", "This is a corpus, not a document"),
@@ -259,7 +259,7 @@ def test_a_folder_is_added_file_by_file(
     page.wait_for_selector("#upload-status >> text='2 files added, 4 skipped.'")
     page.click("#skipped summary")
     skipped = page.inner_text("#skipped")
-    too_large = "huge.txt has 1.0 GiB; the limit (max_body_bytes) is 16 MiB."
+    too_large = "huge.txt: has 1.0 GiB; the limit (max_body_bytes) is 16 MiB."
     for name in ("old/broken.pdf", "empty.md", "picture.png: is of a kind", too_large):
         assert name in skipped
     held = stored(small_server)

@@ -40,6 +40,7 @@ def test_documents_are_added_found_compared_and_deleted(
     compared = library.compare(Stored("bees"), found.matches[1])
     assert compared.differences is not None
     assert compared.relation in compared._repr_html_()
+    assert compared._repr_html_().count("<polygon") == len(compared.passages)
     stored = library.get("bees")
     assert stored is not None
     assert stored.text == TEXTS["bees"]

@@ -108,8 +108,9 @@ class ApiError(LongmatchError):
         self.request_id = given if isinstance(given, str) else None
         self.retry_after = retry_after
         self.members = members
-        shown = "; ".join([self.detail or self.title, *map(str, self.errors)])
-        super().__init__(f"{status}: {shown}")
+        shown = (self.detail or self.title).removesuffix(".")
+        fields = "; ".join(map(str, self.errors))
+        super().__init__(f"{status}: {shown}" + (f": {fields}" if fields else ""))
 
 
 class InvalidRequestError(ApiError):

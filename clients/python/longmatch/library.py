@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from index.build import BuildReport
 
 DEFAULT_DATA = "longmatch-data"
+_ALIGNMENT_BUDGET_MS = 60_000.0  # nobody else waits for this process
 
 
 def open(
@@ -57,7 +58,8 @@ def open(
             f"longmatch.open needs the package longmatch itself: {error.name} is missing "
             "(is there another module of this name where Python looks first?)"
         ) from error
-    given = {"data": Path(data), "encoder": encoder, **settings}
+    aligned = {"alignment_budget_ms": _ALIGNMENT_BUDGET_MS}
+    given = {"data": Path(data), "encoder": encoder, **aligned, **settings}
     chosen = Settings(**{name: value for name, value in given.items() if value is not None})
     return Library(open_engine(chosen), collection)
 

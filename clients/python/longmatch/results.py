@@ -141,6 +141,10 @@ class ReadSide:
     receipt: Receipt
 
 
+# Of the kinds of passages, as on the page.
+_COLOURS = {"verbatim": "#d9722e", "paraphrase": "#3f78d8", "similar": "#2f9e5f"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Explanation):
     """The answer to a comparison."""
@@ -153,7 +157,7 @@ class Comparison(Explanation):
     calibration: str | None
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the relation, the evidence and the passages side by side."""
+        """What a notebook shows: relation, evidence, a picture, and the passages side by side."""
         rows = [
             (escape(side.kind), _text(side.left.text), _text(side.right.text))
             for side in self.passages
@@ -162,7 +166,28 @@ class Comparison(Explanation):
         said = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.evidence)
         chance = _probability(self.probability, self.no_probability)
         head = f"<p><b>{escape(self.relation)}</b>, {chance}</p><ul>{said}</ul>"
-        return head + _table(("", *names), rows)
+        return head + self._picture() + _table(("", *names), rows)
+
+    def _picture(self) -> str:
+        """Return an SVG of both texts as bars, with a band between the places of each passage."""
+        shown = self.passages
+        if not shown:
+            return ""
+        left = max([*(part.end for part in self.left_sections), *(p.left.end for p in shown)])
+        right = max([*(part.end for part in self.right_sections), *(p.right.end for p in shown)])
+        bands = ""
+        for passage in shown:
+            above, below = passage.left, passage.right
+            tops = [f"{100 * at / left:.2f},4" for at in (above.start, above.end)]
+            ends = [f"{100 * at / right:.2f},20" for at in (below.end, below.start)]
+            colour = _COLOURS.get(passage.kind, "gray")
+            bands += f'<polygon points="{" ".join(tops + ends)}" fill="{colour}" opacity="0.5"/>'
+        bars = "".join(f'<rect y="{y}" width="100" height="4" fill="silver"/>' for y in (0, 20))
+        return (
+            '<svg viewBox="0 0 100 24" preserveAspectRatio="none" width="100%" height="90" '
+            'role="img" aria-label="Where the passages below are in the texts, the left one above">'
+            f"{bars}{bands}</svg>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +323,10 @@ def _text(text: str) -> str:
 
 def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table of HTML, whose cells are HTML."""
-    head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    style = "text-align: left; vertical-align: top"  # Jupyter has numbers in mind
+    head = "".join(f'<th style="{style}">{name}</th>' for name in names)
+    cells = ("".join(f'<td style="{style}">{cell}</td>' for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -58,11 +58,14 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         CorpusError: it is larger than `MAX_FILE_BYTES`.
     """
-    with path.open("rb") as stream:
-        data = stream.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise CorpusError(f"is larger than {MAX_FILE_BYTES} bytes")
-    return data
+    check_size(path)
+    return path.read_bytes()
+
+
+def check_size(path: Path) -> None:
+    """Refuse a file that is larger than `MAX_FILE_BYTES`, before it is read."""
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise CorpusError(f"is larger than {MAX_FILE_BYTES // 2**20} MiB")
 
 
 MAX_TITLE = 200

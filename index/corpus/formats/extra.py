@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from index.corpus.formats.content import (
-    MAX_FILE_BYTES,
     MAX_TEXT_CHARACTERS,
     FileText,
+    check_size,
     described,
     is_generic,
     plain_title,
@@ -35,16 +35,13 @@ def read_extra(path: Path) -> FileText:
     """
     import kreuzberg
 
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise CorpusError(f"is larger than {MAX_FILE_BYTES} bytes")
+    check_size(path)
     try:
         found = kreuzberg.extract_file_sync(path)
     except kreuzberg.KreuzbergError as error:
         kind = path.suffix[1:].upper()
         raise CorpusError(f"is encrypted or not a readable {kind}: {error}") from error
     text = found.content
-    if not text.strip():
-        raise CorpusError("has no text")
     if len(text) > MAX_TEXT_CHARACTERS:
         raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     fields: Mapping[str, Any] = found.metadata

@@ -46,8 +46,8 @@ def read_file_text(path: Path) -> FileText:
     The title is the file's name, made readable, where the text has none.
 
     Raises:
-        CorpusError: the file is too large, damaged, encrypted, or not in an encoding that is known
-            from the file itself. The message does not name the file.
+        CorpusError: the file has no text, is too large, damaged, encrypted, or not in an encoding
+            that is known from the file itself. The message does not name the file.
     """
     try:
         if not path.is_file():
@@ -56,4 +56,7 @@ def read_file_text(path: Path) -> FileText:
     except OSError as error:
         raise CorpusError(f"cannot be read: {error.strerror or error}") from error
     title = shorten(without_data(content.title)) or readable_name(path)
-    return replace(content, title=title, text=without_data(content.text))
+    text = without_data(content.text)
+    if not text.strip():
+        raise CorpusError("has no text")
+    return replace(content, title=title, text=text)

@@ -38,6 +38,7 @@ def read_pdf(path: Path) -> FileText:
     """
     # Imported here: it loads a large shared library that a corpus without PDF does not need.
     import pypdfium2
+    from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 
     try:
         with contextlib.closing(pypdfium2.PdfDocument(path)) as pdf:
@@ -47,7 +48,8 @@ def read_pdf(path: Path) -> FileText:
             first = next((n for n, page in enumerate(pages) if len(page.split()) >= _WORDS), 0)
             lines = _typed_lines(pdf[first]) if pages and first not in read.by_ocr else []
     except pypdfium2.PdfiumError as error:
-        raise CorpusError(f"is encrypted or not a readable PDF: {error}") from error
+        encrypted = error.err_code in (FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY)
+        raise CorpusError("is encrypted" if encrypted else "is not a readable PDF") from error
     text = _join(pages)
     if (share := _share_unreadable(text)) > MOST_UNREADABLE:
         raise CorpusError(
@@ -55,7 +57,7 @@ def read_pdf(path: Path) -> FileText:
             f"characters they have; {_HINT}"
         )
     if not text.strip():
-        raise CorpusError(f"has no text, or pictures of it: {_HINT}")
+        raise CorpusError(f"has no text; where its pages are pictures: {_HINT}")
     page = pages[first]
     title, author = fields.get("Title", ""), fields.get("Author", "")
     if not _stands_in(title, page) or _is_no_title(title):

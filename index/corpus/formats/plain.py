@@ -74,7 +74,7 @@ def _mended(data: bytes) -> Decoded | None:
         bytes([ord(c) - 0xDC00]).decode("cp1252", "replace") if "\udc80" <= c <= "\udcff" else c
         for c in text
     )
-    return Decoded(mended, f"is UTF-8 with {foreign} bytes that are not: read as windows-1252")
+    return Decoded(mended, f"is UTF-8 but for bytes ({foreign}) that are read as windows-1252")
 
 
 def _guess(data: bytes) -> Decoded | None:

@@ -94,7 +94,8 @@ class Parts:
         # never read beyond that size.
         self._left -= self._archive.getinfo(name).file_size
         if self._left < 0:
-            raise CorpusError(f"{name}: is larger than {MAX_PARTS_BYTES} bytes when decompressed")
+            most = MAX_PARTS_BYTES // 2**20
+            raise CorpusError(f"{name}: is larger than {most} MiB when decompressed")
         with self._archive.open(name) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
@@ -191,8 +192,6 @@ def read_docx(path: Path) -> FileText:
         title, author, date = (_field(about, name) for name in ("title", "creator", "created"))
         pages = _field(parts.optional(_APPLICATION), "Pages")
     text = body.close()
-    if not text:
-        raise CorpusError("has no text")
     return FileText(
         (not is_generic(title) and title) or body.title or plain_title(text),
         text,
@@ -351,6 +350,8 @@ def read_epub(path: Path) -> FileText:
             try:
                 if name in encrypted:
                     raise CorpusError("is encrypted")
+                if name not in parts:
+                    raise CorpusError("is missing")
                 texts.append(_chapter(parts.read(name)))
             except (CorpusError, *_DAMAGED) as error:
                 skipped.append(f"{name}: {error}")
@@ -359,8 +360,8 @@ def read_epub(path: Path) -> FileText:
             if characters > MAX_TEXT_CHARACTERS:
                 raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     text = "\n\n".join(filter(None, texts))
-    if not text:
-        raise CorpusError(skipped[0] if skipped else "has no text")
+    if skipped and not text:
+        raise CorpusError(skipped[0])
     title = _field(book, "title") or plain_title(text)
     metadata = described(_field(book, "creator"), _field(book, "date"))
     return FileText(title, text, metadata, skipped=tuple(skipped))

@@ -68,6 +68,14 @@ def neighbours_of(vectors: Float32, k: int) -> Int64:
     return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
 
 
+def clusters_of(points: Float32, number: int) -> tuple[Float32, Int64]:
+    """Divide points [N, D] by k-means: centres Float32[number, D], and that of each, Int64[N]."""
+    kmeans = faiss.Kmeans(points.shape[1], number, niter=20, min_points_per_centroid=1)
+    kmeans.cp.max_points_per_centroid = len(points)
+    kmeans.train(points)
+    return kmeans.centroids, kmeans.assign(points)[1]
+
+
 def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     """Return the ids of all vectors, ascending and different."""
     sizes = enumerate(get_invlist_sizes(index.invlists).tolist())

@@ -117,7 +117,7 @@ function paste(event) {
   byId("find").focus();
 }
 
-/** Offer some stored documents to begin with, and the fields that they have. */
+/** Offer some stored documents to begin with, or say that there are none, and offer their fields. */
 export async function showExamples() {
   const { documents: found } = await documents(100);
   suggestFields(found);
@@ -130,8 +130,9 @@ export async function showExamples() {
   };
   const buttons = some.map((one) => element("button", { type: "button", click: use(one) },
     foreign(one.title || one.id)));
-  place.replaceChildren(place.firstElementChild, ...buttons);
-  place.hidden = some.length === 0;
+  place.replaceChildren(element("span", {}, some.length ? "No document to try? Match a stored one:"
+    : "There are no documents yet: drop a folder here, or press “Add documents”."), ...buttons);
+  place.hidden = false;
 }
 
 /** Listen to the form; `chosen` is called when a document was chosen, `add` with several files. */

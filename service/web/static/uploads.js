@@ -125,7 +125,7 @@ async function addFile(path, file, limits, signal) {
     const document = { id: path, title: title || readable(path), text, metadata };
     return { unchanged: await store(document, signal) };
   } catch (error) {
-    if (error instanceof Refusal) return { skipped: error.message };
+    if (error instanceof Refusal) return { skipped: error.message.replace(`${file.name} `, "") };
     if (error instanceof Problem && [413, 422].includes(error.status)) {
       return { skipped: error.errors.map((one) => one.detail).join(", ") || error.message };
     }

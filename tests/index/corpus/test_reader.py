@@ -155,7 +155,7 @@ def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> N
     names = "a/other.txt broken.pdf empty.txt gone.txt pipe.txt self.txt space.md"
     assert sorted(found) == names.split()
     assert found["a/other.txt"] == "is not UTF-8 at byte 1"
-    assert found["empty.txt"] == "text: is empty"
+    assert found["empty.txt"] == "has no text"
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.txt", b"two\nlines.txt"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
+from index.progress import SilentProgress
 from service.map.layout import between, lay_out
 from service.map.logic import (
     MAP_FILE,
@@ -13,6 +14,7 @@ from service.map.logic import (
     SIDE,
     colourings,
     divide,
+    keep_map,
     make_map,
     quantised,
     read_kept,
@@ -115,6 +117,7 @@ def test_the_layout_is_kept_for_the_next_start(
     with monkeypatch.context() as without:
         without.setattr("service.map.logic.lay_out", None)  # it would fail
         again = make_map(store, read_kept(store), lambda _: None)
+        keep_map(store, SilentProgress())  # no document is newer
     assert list(again.ids) == first["ids"]
     assert again.places[:, 0].tolist() == first["x"]
     assert [list(cluster.words) for cluster in again.clusters] == [
@@ -124,6 +127,8 @@ def test_the_layout_is_kept_for_the_next_start(
     assert read_kept(store) is None
     kept.write_text("damaged")
     assert read_kept(store) is None
+    keep_map(store, SilentProgress())
+    assert read_kept(store) is not None
 
 
 def test_an_empty_collection_has_an_empty_map(empty: Any) -> None:

@@ -14,7 +14,6 @@ from tests.kit.pdf_files import pdf, pdf_of_operators
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 BEES = "Bees live in hives."
-NO_PDF = "the file is encrypted or not a readable PDF"
 FILES = {
     "application/pdf": pdf([f"Of bees\n{BEES}"], info="/Title (Of bees)"),
     DOCX: archive(docx_parts(paragraph(BEES), title="Of bees")),
@@ -45,13 +44,13 @@ def test_a_file_of_each_kind_becomes_title_and_text(library: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "content", "expected"),
     [
-        ("application/pdf", b"%PDF-1.7", NO_PDF),
+        ("application/pdf", b"%PDF-1.7", "the file is not a readable PDF"),
+        ("application/pdf", pdf([BEES], encrypted=True), "the file is encrypted"),
         (
             "application/pdf",
-            pdf([BEES], encrypted=True),
-            NO_PDF,
+            pdf([""]),
+            "the file has no text; where its pages are pictures: tesseract",
         ),
-        ("application/pdf", pdf([""]), "the file has no text, or pictures of it"),
         (DOCX, b"PK", "the file is encrypted or not a readable DOCX"),
         ("text/plain", b"a" * 2001, "the file has 2001 characters, more than 2000"),
         ("text/plain", b"", "the file has no text"),

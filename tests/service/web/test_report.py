@@ -81,7 +81,7 @@ def test_what_is_missing_is_said_or_left_out(by_hand: Make) -> None:
     assert "likely to match" in page()
     assert "likely to match" not in page(pair=unmeasured)
     assert "not calibrated" in page(pair=unmeasured)
-    assert "<title>Left text and Right text compared</title>" in page()
+    assert "<title>Left text and the right text compared</title>" in page()
 
 
 def test_attended_blocks_are_shown_where_the_model_has_them(by_hand: Make) -> None:
