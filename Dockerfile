@@ -32,6 +32,10 @@ RUN python -m venv /build \
     && pip install --no-deps /wheel/*.whl \
     # Packages for a GPU have the modules of those for a CPU, but not their names.
     && { pip check || [ "$REQUIREMENTS" = gpu ]; }
+# The graphs in fp16, which are for a GPU, read the weights; the wheel has none.
+RUN [ "$REQUIREMENTS" != gpu ] \
+    || cp encoder/checkpoints/smith-minilm-l6/weights.safetensors \
+          /opt/longmatch/lib/python3*/site-packages/encoder/checkpoints/smith-minilm-l6/
 
 
 FROM python:3.12.13-slim-trixie@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36

@@ -56,7 +56,7 @@ def main(
     checkpoint: Annotated[
         list[Path], typer.Option(help="A checkpoint with fp16 graphs; repeatable.")
     ] = [DEFAULT_CHECKPOINT],  # noqa: B006
-    device: Annotated[str, typer.Option(help="cuda, tensorrt or cpu.")] = "cuda",
+    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
     batch_tokens: Annotated[
         list[int] | None, typer.Option(min=32, help="Of a packed call; repeatable.")
     ] = None,

@@ -14,8 +14,8 @@ terms.npz             the term table, if there is a term channel, see encoder/te
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
 quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality_gate.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
-weights.safetensors   the weights in half precision, for training and export; serving does not
-                      need them
+weights.safetensors   the weights in half precision, for training and export, and for the graphs in
+                      fp16, which have none; serving in other precisions does not need them
 """
 
 import hashlib
@@ -98,7 +98,7 @@ class Checkpoint:
         block_dimension: width of a block vector.
         dimension: width of the document vector.
         model: the other fields of the architecture's configuration.
-        precisions: of the graphs that are present.
+        precisions: of the graphs that are present, with the weights that those in fp16 read.
         files: SHA-256, in hex, of each file by its name relative to the directory.
         reading_share: share of the sentence blocks of a document that the Transformer encodes, from
             over 0 to 1; the words of all are counted. See `encoder.block_selection`.
@@ -174,7 +174,12 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         return Checkpoint(
             directory=directory,
             fingerprint=manifest.fingerprint(),
-            precisions=tuple(p for p in PRECISIONS if manifest.has(p, BLOCK_GRAPH)),
+            precisions=tuple(
+                precision
+                for precision in PRECISIONS
+                if manifest.has(precision, BLOCK_GRAPH)
+                and (precision != "fp16" or (directory / WEIGHTS).exists())
+            ),
             files=manifest.files,
             source=directory.name if is_shipped(directory) else str(directory.resolve()),
             **config,
@@ -290,9 +295,10 @@ def read_weights(directory: Path) -> bytes:
     """Read the weights of a checkpoint, of an encoder or a reranker."""
     if not (directory / WEIGHTS).exists():
         raise CheckpointError(
-            f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "
-            "of the default checkpoint are in the repository, not in the wheel and the Docker "
-            "image; `longmatch lab create-checkpoint` makes checkpoints with weights"
+            f"{directory} has no {WEIGHTS}: it can only be served, not in fp16, and not trained or "
+            "exported. Those of the default checkpoint are in the repository and the Docker image "
+            "for a GPU, not in the wheel; `longmatch lab create-checkpoint` makes checkpoints with "
+            "weights"
         )
     return read_verified(directory, {WEIGHTS: read_manifest(directory).weights}, WEIGHTS)
 

@@ -13,8 +13,10 @@ from encoder.checkpoint import (
     BLOCK_GRAPH,
     DOCUMENT_GRAPH,
     SECTION_GRAPH,
+    WEIGHTS,
     Checkpoint,
     read_verified,
+    read_weights,
 )
 from encoder.device.packing import BlockPacking
 from encoder.device.providers import (
@@ -105,6 +107,8 @@ def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: s
     for precision in (requested,) if requested else preferred:
         if precision in checkpoint.precisions:
             return precision
+    if f"{requested}/{BLOCK_GRAPH}" in checkpoint.files:
+        read_weights(checkpoint.directory)
     raise CheckpointError(
         f"{checkpoint.directory} has no {requested or 'graphs'}; "
         f"it has: {', '.join(checkpoint.precisions) or 'none'}"
@@ -147,14 +151,20 @@ def _open_graph(
     checkpoint: Checkpoint, name: str, providers: Sequence[Provider]
 ) -> ort.InferenceSession:
     data = read_verified(checkpoint.directory, checkpoint.files, name)
-    return open_session(data, checkpoint.directory / name, providers)
+    weights = read_weights(checkpoint.directory) if WEIGHTS.encode() in data else b""
+    return open_session(data, checkpoint.directory / name, providers, weights)
 
 
 def open_session(
-    graph: bytes | Path, where: Path, providers: Sequence[Provider]
+    graph: bytes | Path, where: Path, providers: Sequence[Provider], weights: bytes = b""
 ) -> ort.InferenceSession:
-    """Open a graph, by its content or its path, which one with external data needs."""
+    """Open a graph, by its content or its path.
+
+    One with external data needs its path, or the content of the weights file that it reads.
+    """
     options = ort.SessionOptions()
+    if weights:
+        options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], [len(weights)])
     options.log_severity_level = 3  # errors only: its warnings are about its optimiser
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -12,6 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from encoder.checkpoint import (
+    BLOCK_GRAPH,
+    DEFAULT_CHECKPOINT,
+    DOCUMENT_GRAPH,
+    WEIGHTS,
+    load_checkpoint,
+)
+
 Instructions = list[tuple[str, str]]
 
 
@@ -46,7 +54,7 @@ def test_what_serving_needs_is_installed_by_hash(
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     needed = project["dependencies"]
     if device == "gpu":
-        of_gpu = {"faiss-cpu>=1.9": "faiss-gpu", "onnxruntime>=1.20": "onnxruntime-gpu"}
+        of_gpu = {"faiss-cpu>=1.9": "faiss-gpu", "onnxruntime>=1.24": "onnxruntime-gpu"}
         needed = [of_gpu.get(name, name) for name in needed]
     pinned = pins_of(root / f"deploy/requirements/{device}.txt")
     assert {re.match(r"[\w-]+", name)[0].lower() for name in needed} <= set(pinned)  # type: ignore[index]
@@ -81,6 +89,21 @@ def test_every_package_is_copied_and_reaches_the_builder(
         assert any(fnmatch.fnmatch(source, f"{rule}*") for rule in let_in), source
     project = tomllib.loads((root / "pyproject.toml").read_text())
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(copied)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_the_image_for_a_gpu_has_what_graphs_in_fp16_read(
+    instructions: Instructions, root: Path, tmp_path: Path, device: str
+) -> None:
+    run = next(run for run in arguments_of(instructions, "RUN") if WEIGHTS in run)
+    installed = tmp_path / "lib/python3.12/site-packages/encoder/checkpoints/smith-minilm-l6"
+    installed.mkdir(parents=True)
+    line = run.replace("/opt/longmatch", str(tmp_path))
+    subprocess.run(line, shell=True, check=True, cwd=root, env={"REQUIREMENTS": device})
+    assert (installed / WEIGHTS).exists() == (device == "gpu")
+    assert WEIGHTS not in (root / ".dockerignore").read_text()
+    graphs = {graph for graph in load_checkpoint(DEFAULT_CHECKPOINT).files if "fp16" in graph}
+    assert graphs == {f"fp16/{BLOCK_GRAPH}", f"fp16/{DOCUMENT_GRAPH}"}
 
 
 def test_user_command_health_check_and_port_agree(instructions: Instructions) -> None:

@@ -26,7 +26,8 @@ class EmbeddingServer:
     Attributes:
         url: of the server.
         model: that encodes.
-        faults: of the next calls, one each: a status, "half", "nan", "wide", "close" or "text".
+        faults: of the next calls, one each: a status, "half", "nan", "wide", "close",
+            "text" or "slow", which is answered at the end of the test.
         key: that a call must have.
         tei: whether there is `GET /info`.
         poison: each call with a text that has this is answered with vectors that are too wide.
@@ -75,6 +76,7 @@ class EmbeddingServer:
 def serve_embeddings(folder: Path) -> Iterator[EmbeddingServer]:
     """Serve a model on a free port of this machine."""
     model = open_encoder(find_encoder(str(folder)), threads=1)
+    ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -86,9 +88,12 @@ def serve_embeddings(folder: Path) -> Iterator[EmbeddingServer]:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, body: Any) -> None:
-            if body is not None and server.faults and server.faults[0] in ("close", "text"):
-                if server.faults.popleft() == "text":
+            if body is not None and server.faults and server.faults[0] in ("close", "text", "slow"):
+                fault = server.faults.popleft()
+                if fault == "text":
                     self.wfile.write(b"220 mail.example ESMTP\r\n")
+                if fault == "slow":
+                    ended.wait()
                 self.close_connection = True
                 return
             allowed = server.key in (None, self.headers.get("Authorization"))
@@ -108,5 +113,6 @@ def serve_embeddings(folder: Path) -> Iterator[EmbeddingServer]:
         try:
             yield server
         finally:
+            ended.set()
             httpd.shutdown()
             thread.join()

@@ -27,9 +27,11 @@ from encoder.checkpoint import (
     SECTION_GRAPH,
     TERMS,
     TOKENIZER,
+    WEIGHTS,
     Checkpoint,
     load_checkpoint,
     locate_file,
+    read_weights,
     write_manifest,
 )
 from encoder.errors import CheckpointError
@@ -46,6 +48,7 @@ from training.export.graphs import (
     export_section_reader,
     export_step,
     halve,
+    share_weights,
     step_samples,
     with_onnx_rnns,
 )
@@ -112,7 +115,7 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir=directory) as name:
         staging = Path(name)
-        for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, HASHED_TERMS):
+        for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, HASHED_TERMS, WEIGHTS):
             if locate_file(directory, file).exists():
                 shutil.copy(locate_file(directory, file), staging / file)
         yield staging
@@ -206,6 +209,7 @@ def _write_graphs(
                 quantise(fp32 / graph, target / graph, samples[graph])
             elif precision == "fp16":
                 halve(fp32 / graph, target / graph)
+                share_weights(target / graph, read_weights(directory))
 
 
 def _export_block_encoder(model: EncoderModel, path: Path) -> None:

@@ -1,6 +1,8 @@
 """From PyTorch modules to ONNX graphs: layers, the step of a recurrent encoder, sections; fp16."""
 
 import copy
+import hashlib
+import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx
 import torch
+from onnx import helper, numpy_helper
+from onnx.external_data_helper import set_external_data
 from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 from torch import Tensor, nn
 from torch.export import Dim
 
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import WEIGHTS, Checkpoint
 from encoder.document_reading import DocumentReading
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
 from encoder.onnx_session import open_section_graph
@@ -25,6 +29,7 @@ from training.export.quantise import Array, Sample
 from training.models.architecture import EncoderModel, RecurrentModel
 
 _OPSET = 20  # the first with Gelu as one operator
+_LEAST_SHARED = 256  # bytes: from smaller arrays the shapes of others are inferred
 _KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
 
 
@@ -71,6 +76,40 @@ def halve(source: Path, target: Path) -> None:
             onnx.load(source), keep_io_types=True, op_block_list=_KEPT_IN_FP32
         )
     onnx.save(graph, target)
+
+
+def share_weights(path: Path, weights: bytes) -> None:
+    """Let an fp16 graph read its arrays out of the weights file, which has them bit for bit.
+
+    A matrix that the exporter transposed is transposed by a node, once, when ONNX Runtime opens the
+    graph. A digest of what is read stands in the graph, whose own digest changes with it.
+    """
+    start = 8 + int.from_bytes(weights[:8], "little")
+    places: dict[bytes, int] = {}
+    for about in json.loads(weights[8:start]).values():
+        first, end = about["data_offsets"]
+        places[weights[start + first : start + end]] = start + first
+    model = onnx.load(path)
+    nodes: list[onnx.NodeProto] = []
+    read = hashlib.sha256()
+    for tensor in model.graph.initializer:
+        array, name = numpy_helper.to_array(tensor), tensor.name
+        if array.dtype != np.float16 or array.nbytes < _LEAST_SHARED:
+            continue
+        if array.tobytes() not in places and array.T.tobytes() in places:
+            array, name = array.T, f"{name}_transposed"
+            nodes.append(helper.make_node("Transpose", [name], [tensor.name]))
+        content = array.tobytes()
+        if content in places:
+            tensor.CopyFrom(numpy_helper.from_array(array, name))
+            set_external_data(tensor, WEIGHTS, offset=places[content], length=len(content))
+            tensor.ClearField("raw_data")
+            read.update(content)
+    nodes += model.graph.node
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    helper.set_model_props(model, {WEIGHTS: read.hexdigest()})
+    onnx.save(model, path)
 
 
 @contextmanager

@@ -9,20 +9,30 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import safetensors.numpy
 import torch
+from onnx import helper
 from torch.nn.utils.rnn import pad_sequence
 
 import encoder.golden
-from encoder.checkpoint import DEFAULT_CHECKPOINT, QUALITY, load_checkpoint, write_manifest
+from encoder.checkpoint import (
+    BLOCK_GRAPH,
+    DEFAULT_CHECKPOINT,
+    DOCUMENT_GRAPH,
+    QUALITY,
+    load_checkpoint,
+    write_manifest,
+)
 from encoder.errors import CheckpointError, ParityError, QualityError
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_session import open_session
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from evaluation.quality_gate import Quality, check_quality, write_quality
 from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from training.export.export import compute_golden_batch, export_checkpoint
-from training.export.graphs import check_sections, export_section_reader
+from training.export.graphs import check_sections, export_section_reader, halve, share_weights
 from training.models.architecture import Sections
 from training.models.colde import Colde
 
@@ -165,6 +175,45 @@ def test_stored_weights_give_the_stored_graphs(
     export_checkpoint(load_checkpoint(again), ["fp32", "fp16", "int8"])
     now = load_checkpoint(again).files
     assert {name: now[name] for name in graphs} == {name: before.files[name] for name in graphs}
+
+
+def test_fp16_graphs_compute_the_same_with_their_arrays_in_the_weights_file(
+    tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    before = load_checkpoint(tiny_checkpoint)
+    whole = Path(shutil.copytree(tiny_checkpoint, tmp_path / "whole"))
+    for graph in (BLOCK_GRAPH, DOCUMENT_GRAPH):
+        halve(whole / "fp32" / graph, whole / "fp16" / graph)
+        sizes = [(folder / "fp16" / graph).stat().st_size for folder in (tiny_checkpoint, whole)]
+        assert sizes[0] < 0.9 * sizes[1]
+    write_manifest(whole)
+    golden = read_golden_batch(before)
+    encoders = [OnnxEncoder(c, precision="fp16") for c in (before, load_checkpoint(whole))]
+    vectors = [golden.encode(encoder.encode_blocks) for encoder in encoders]
+    assert np.array_equal(*vectors)
+    documents = [encoder.encode_document(golden.blocks, vectors[0]) for encoder in encoders]
+    assert np.array_equal(*documents)
+
+
+def test_the_digest_of_a_graph_changes_with_what_it_reads(tmp_path: Path) -> None:
+    """Archives of block vectors are known by it."""
+    path, graphs = tmp_path / "graph.onnx", set()
+    states = np.ones((1, 32), dtype=np.float16)
+    for array in np.random.default_rng(1).random((2, 32, 16)).astype(np.float16):
+        kind = onnx.TensorProto.FLOAT16
+        given = [helper.make_tensor_value_info(n, kind, (1, w)) for n, w in (("x", 32), ("y", 16))]
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        kept = [onnx.numpy_helper.from_array(array, "w")]
+        graph = helper.make_graph([node], "g", given[:1], given[1:], kept)
+        opsets = [helper.make_opsetid("", 20)]
+        onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), path)
+        weights = safetensors.numpy.save({"w": np.ascontiguousarray(array.T)})
+        share_weights(path, weights)
+        graphs.add(path.read_bytes())
+        session = open_session(path.read_bytes(), path, [("CPUExecutionProvider", {})], weights)
+        expected = states.astype(np.float32) @ array.astype(np.float32)
+        assert np.allclose(session.run(None, {"x": states})[0], expected, rtol=1e-2)
+    assert len(graphs) == 2
 
 
 def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:
