@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.errors import SettingsError
+from service.former import check_former_settings
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
@@ -319,8 +320,9 @@ def check_environment(names: Collection[str]) -> None:
     """Refuse `LONGMATCH_` variables that nothing reads: a typing error would change nothing.
 
     Raises:
-        SettingsError: there is such a variable; names the nearest setting.
+        SettingsError: there is such a variable; names what replaces it, or the nearest setting.
     """
+    check_former_settings(names)
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in sorted(name.upper() for name in names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):

@@ -1,5 +1,6 @@
 """`longmatch`: the command line."""
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -15,6 +16,7 @@ from index.errors import DocumentError, IndexingError
 from service.cli.checks import OptionError
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.errors import ServiceError
+from service.former import FORMER_COMMANDS, check_former_settings
 from service.threads import cap_malloc_threshold
 
 # Each command by its name, and where it is. A process imports the modules of its own command alone:
@@ -78,7 +80,12 @@ def main() -> None:
     """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
     command = sys.argv[1] if len(sys.argv) > 1 else None
+    if command is not None and command in FORMER_COMMANDS:
+        sys.exit(_fail(f"longmatch {command} {FORMER_COMMANDS[command]}", USAGE))
+    if command != "lab" and any(word.partition("=")[0] == "--checkpoint" for word in sys.argv[2:]):
+        sys.exit(_fail("--checkpoint: is now --encoder", USAGE))
     try:
+        check_former_settings(os.environ)
         make_app(command)()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import SettingsError
+from service.former import FORMER_SETTINGS
 from service.settings import Settings, check_environment
 
 
@@ -47,6 +48,14 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_makes_no_sense_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         Settings(**{name: value})
+
+
+def test_a_removed_setting_is_refused_with_what_replaces_it() -> None:
+    assert not {name.lower() for name in FORMER_SETTINGS} & Settings.model_fields.keys()
+    for name, instead in FORMER_SETTINGS.items():
+        with pytest.raises(SettingsError) as refused:
+            check_environment([f"LONGMATCH_{name}"])
+        assert str(refused.value) == f"LONGMATCH_{name} is not a setting any more: {instead}"
 
 
 @pytest.mark.parametrize("name", ["LONGMATCH_MAX_QUEUE_TOKEN", "longmatch_max_queue_token"])

@@ -35,6 +35,28 @@ def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
     assert f"longmatch {command}" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["train", "x", "--help"], "longmatch train is now longmatch lab train"),
+        (["bench", "x"], "longmatch bench is now python -m benchmarks.models, in the repository"),
+        (["match", "x.txt", "--checkpoint=best"], "--checkpoint: is now --encoder"),
+    ],
+)
+def test_what_was_removed_is_refused_with_what_replaces_it(
+    longmatch: Run, words: list[str], instead: str
+) -> None:
+    assert longmatch(*words) == (2, "", f"error: {instead}\n")
+
+
+def test_a_removed_setting_is_refused_by_every_command(
+    longmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "best")
+    answer = longmatch("match", "x.txt")
+    assert (answer.status, "any more: LONGMATCH_ENCODER" in answer.err) == (2, True)
+
+
 def test_every_setting_is_printed(longmatch: Run) -> None:
     printed = longmatch("settings").out
     names = [line.split()[0] for line in printed.splitlines() if line.startswith("LONGMATCH_")]
