@@ -140,7 +140,7 @@ class LiveMap:
 
 def keep_map(store: DocumentStore, progress: Progress) -> None:
     """Make and keep the map at the end of a job, unless few documents are newer than it."""
-    kept, ids = read_kept(store), store.changes_since(0).added
+    kept, ids = read_kept(store), store.log.added_after(0)[1]
     newer = len(ids) if kept is None else np.count_nonzero(ids > kept.vector_ids.max(initial=-1))
     if newer > _MAX_DRIFT * len(ids):
         progress.started("making the map", STEPS, unit="steps")
