@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -58,10 +58,10 @@ class FolderPart:
     def __str__(self) -> str:
         return str(self.path)
 
-    def files(self, unread: "_Unread") -> Iterator["tuple[str, Path | RemoteFile] | SkippedInput"]:
-        """List them; `unread` gets the other files, of the whole folder alone."""
+    def files(self) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
+        """List them, and what cannot be listed."""
         if WHOLE in self.names:
-            yield from _files_in(unread, root=self.path, follow_links=False)
+            yield from _files_in(self.path, follow_links=False)
             return
         root = real_path(self.path)
         for name in sorted(self.names):
@@ -72,7 +72,7 @@ class FolderPart:
                 and os.path.lexists(path)
                 and real_path(path.parent) == root / parents[0]
             ):
-                yield from _files_in(_Unread(), root=self.path, follow_links=False, begin=[path])
+                yield from _files_in(self.path, follow_links=False, begin=[path])
 
 
 Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
@@ -126,7 +126,7 @@ def _find(corpus: Corpus) -> "_Files | _Rows":
         if path.is_dir():
             names_in(path)  # raises here, not later, where the folder cannot be read
             beir = _beir_corpus(path, follow_links=follow_links)
-            files = partial(_files_in, root=path, follow_links=follow_links)
+            files = partial(_files_in, path, follow_links=follow_links)
             return _find_file(beir) if beir else _Files(files)
         _require_readable_file(path)
     except OSError as error:
@@ -143,7 +143,7 @@ def _find_remote(corpus: RemotePath) -> "_Files | _Rows":
     named = dict(files)
     beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
     documents = [(name, file) for name, file in files if name.lower().endswith(suffixes)]
-    return _find_file(beir) if beir else _Files(lambda unread: documents)
+    return _find_file(beir) if beir else _Files(lambda: documents)
 
 
 def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
@@ -156,7 +156,7 @@ def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
         rows, count = partial(_parquet_rows, path), partial(_count_parquet_rows, path)
         return _Rows(f"{name}: row ", "in row", rows, count)
     require_suffix(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
-    return _Files(lambda unread: [(path.name, path)])
+    return _Files(lambda: [(path.name, path)])
 
 
 def read_document(path: Path) -> Document:
@@ -212,40 +212,15 @@ def require_suffix(path: Path | RemoteFile, suffixes: Sequence[str] = FILE_SUFFI
         raise CorpusError(f"{path}: is not of a known kind ({known})")
 
 
-@dataclass(slots=True)
-class _Unread:
-    """Files that no reader takes: how many of a suffix, and the first of them."""
-
-    found: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def add(self, name: str) -> None:
-        suffix = PurePosixPath(name).suffix.lower()
-        count, first = self.found.get(suffix, (0, name))
-        self.found[suffix] = (count + 1, first)
-
-    def remarks(self) -> Iterator[SkippedInput]:
-        for suffix, (count, first) in sorted(self.found.items()):
-            files = f"{count} files" if count > 1 else "a file"
-            hint = ""
-            if suffix in EXTRA_SUFFIXES:
-                hint = "; pip install 'longmatch[formats]' reads them"
-            elif f"x{suffix}".endswith((*JSON_LINES_SUFFIXES, PARQUET_SUFFIX)):
-                hint = f"; a corpus of its own: longmatch index {first}"
-            kind = f"that no reader takes: {first}" + (", …" if count > 1 else "")
-            where = printable(f"*{suffix}" if suffix else "no suffix")
-            yield SkippedInput(where, printable(f"{files} {kind}{hint}"), lost=False)
-
-
 @dataclass(frozen=True, slots=True)
 class _Files:
     """Files, each a document; `named` lists them with their ids, and what cannot be listed."""
 
-    named: Callable[[_Unread], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
+    named: Callable[[], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
 
     def read(self, known: "FolderFiles | None" = None) -> Iterator[Document | SkippedInput]:
-        unread = _Unread()
         with FileReader() as reader:
-            for found in self.named(unread):
+            for found in self.named():
                 if isinstance(found, SkippedInput):
                     yield found
                     continue
@@ -269,13 +244,12 @@ class _Files:
                     known.add(document, remarks)
                 yield document
                 yield from remarks
-        yield from unread.remarks()
 
     def count(self) -> int:
-        return sum(1 for _ in self.named(_Unread()))
+        return sum(1 for _ in self.named())
 
     def names(self) -> Iterator[str]:
-        return (found[0] for found in self.named(_Unread()) if not isinstance(found, SkippedInput))
+        return (found[0] for found in self.named() if not isinstance(found, SkippedInput))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,19 +350,20 @@ LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follow
 
 
 def _files_in(
-    unread: _Unread, *, root: Path, follow_links: bool, begin: Sequence[Path] = ()
+    root: Path, *, follow_links: bool, begin: Sequence[Path] = ()
 ) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
     """Yield the files of readable kinds with their names, relative to `root` and with `/`.
 
-    All of them, or what is at or below the paths to begin with.
+    All of them, and at the end which files of other kinds there are; or what is at or below the
+    paths to begin with.
 
-    Hidden files and folders, and links to folders that are read anyway are ignored, files of other
-    kinds are counted. A folder that cannot be read is reported; a symbolic link that leads out of
-    `root` is reported, too, unless such links are followed.
+    Hidden files and folders, and links to folders that are read anyway are ignored. A folder that
+    cannot be read is reported; a symbolic link that leads out of `root` is reported, too, unless
+    such links are followed.
     """
     suffixes = readable_suffixes()
     real_root = real_path(root)
-    seen = {real_root}
+    seen, unread = {real_root}, dict[str, tuple[int, str]]()
     # A stack, not recursion: a folder can be nested deeper than Python calls can.
     stack = [iter(begin) if begin else _children(root)]
     while stack:
@@ -411,9 +386,25 @@ def _files_in(
             elif known:
                 yield name, path
             else:
-                unread.add(name)
+                count, first = unread.get(path.suffix.lower(), (0, name))
+                unread[path.suffix.lower()] = (count + 1, first)
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
+    for suffix, (count, first) in sorted(unread.items() if not begin else ()):
+        yield _unread_remark(suffix, count, first)
+
+
+def _unread_remark(suffix: str, count: int, first: str) -> SkippedInput:
+    """Say how many files of a suffix no reader takes, and which is the first."""
+    files = f"{count} files" if count > 1 else "a file"
+    hint = ""
+    if suffix in EXTRA_SUFFIXES:
+        hint = "; pip install 'longmatch[formats]' reads them"
+    elif f"x{suffix}".endswith((*JSON_LINES_SUFFIXES, PARQUET_SUFFIX)):
+        hint = f"; a corpus of its own: longmatch index {first}"
+    kind = f"that no reader takes: {first}" + (", …" if count > 1 else "")
+    where = printable(f"*{suffix}" if suffix else "no suffix")
+    return SkippedInput(where, printable(f"{files} {kind}{hint}"), lost=False)
 
 
 def leads_out(path: Path, real_root: Path) -> bool:
