@@ -11,14 +11,7 @@ from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import WHOLE, Checkpoint, vector_space, with_reading_share
 from encoder.encoder import DocumentTokenizer
 from encoder.errors import EncoderError
-from index.directory.collections import (
-    check_collection,
-    collection_names,
-    collection_path,
-    delete_remains,
-    make_collection,
-)
-from index.directory.collections import remove_collection as remove_folder
+from index.directory import collections as folders
 from index.directory.data_directory import open_data_directory, remember_encoder, with_share_of
 from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from index.search.calibrate import LiveScoring
@@ -133,7 +126,7 @@ def open_collections(engine: Engine) -> None:
     if isinstance(failure, DataDirectoryInUseError):
         raise failure
     try:
-        delete_remains(settings.data)
+        folders.delete_remains(settings.data)
     except StoreError as error:  # they only take room
         _LOG.warning("%s", error)
     names = _stored_names(engine)
@@ -179,7 +172,7 @@ def create_collection(engine: Engine, name: str) -> bool:
         raise TooManyCollectionsError(settings.max_collections)
     is_new = name != DEFAULT and name not in _stored_names(engine)
     if is_new and settings.database is None:
-        make_collection(settings.data, name, lambda folder: _fill(engine, folder))
+        folders.make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
     collections.find(name)  # raises if it could not be opened
     return is_new
@@ -205,9 +198,9 @@ def remove_collection(engine: Engine, name: str) -> None:
             from index.postgresql.connections import drop_collection  # an optional dependency
 
             drop_collection(database, name)
-        remove_folder(engine.settings.data, name)
+        folders.remove_collection(engine.settings.data, name)
     except Exception as error:
-        if collection_path(engine.settings.data, name).exists():
+        if folders.collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)
             raise
         _LOG.warning("files of the removed collection %s are left: %s", name, error)
@@ -216,12 +209,12 @@ def remove_collection(engine: Engine, name: str) -> None:
 
 def _open(engine: Engine, name: str) -> EncoderError | IndexingError | None:
     """Open a collection; return why it cannot be used."""
-    path = collection_path(engine.settings.data, name)
+    path = folders.collection_path(engine.settings.data, name)
     try:
         if engine.settings.database is not None:  # which holds the store
             path.mkdir(parents=True, exist_ok=True)
         elif name != DEFAULT:
-            check_collection(path)
+            folders.check_collection(path)
         engine.collections.put(open_collection(engine, name, path))
     except (EncoderError, IndexingError) as error:
         _put_unopened(engine, name, error)
@@ -232,7 +225,7 @@ def _open(engine: Engine, name: str) -> EncoderError | IndexingError | None:
 def _stored_names(engine: Engine) -> list[str]:
     """Return the names of the collections besides the default one, whichever server made them."""
     if engine.settings.database is None:
-        return collection_names(engine.settings.data)
+        return folders.collection_names(engine.settings.data)
     from index.postgresql.connections import collections_in  # an optional dependency
 
     return [name for name in collections_in(engine.settings.database) if name != DEFAULT]

@@ -10,20 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
-from sqlalchemy import (
-    Column,
-    Connection,
-    Row,
-    Select,
-    delete,
-    exists,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from index.errors import StoreError
 from index.sqlite.connections import utc_now
@@ -192,7 +181,7 @@ class FeedbackStore:
         with self._state.reading() as connection:
             return connection.scalar(select(func.count()).select_from(relevant.subquery())) or 0
 
-    def _query_number(self, connection: Connection, query: JudgedQuery, digest: bytes) -> int:
+    def _query_number(self, connection: sa.Connection, query: JudgedQuery, digest: bytes) -> int:
         """Return the number of the query of a new verdict, which is stored if it is not."""
         given = connection.scalar(select(func.count()).select_from(verdicts)) or 0
         if given >= self._max_verdicts:
@@ -213,7 +202,7 @@ class FeedbackStore:
         return int(connection.execute(stored).scalar_one())
 
 
-def _listed(after: str, *text: Column[bytes]) -> Select[Any]:
+def _listed(after: str, *text: sa.Column[bytes]) -> sa.Select[Any]:
     """Return the statement that reads the verdicts after an id, with their texts or without."""
     columns = [column for column in verdicts.c if column.name not in ("query", "answer")]
     answer = verdicts.c.answer.label("match_id")
@@ -222,7 +211,7 @@ def _listed(after: str, *text: Column[bytes]) -> Select[Any]:
     return page.where(verdicts.c.id > after).order_by(verdicts.c.id)
 
 
-def _remove(connection: Connection, chosen: Any) -> int:
+def _remove(connection: sa.Connection, chosen: Any) -> int:
     """Remove verdicts, and the queries that have none then; return how many verdicts."""
     removed = delete(verdicts).where(chosen).returning(verdicts.c.query)
     queries = list(connection.scalars(removed))
@@ -232,7 +221,7 @@ def _remove(connection: Connection, chosen: Any) -> int:
     return len(queries)
 
 
-def _verdict(row: Row[Any]) -> Verdict:
+def _verdict(row: sa.Row[Any]) -> Verdict:
     columns = row._asdict()
     document, title, packed = (columns.pop(name, None) for name in ("document", "title", "text"))
     try:

@@ -36,7 +36,11 @@ async def match(
         InvalidInputError: too many matches are to be explained, a bound needs a calibration that
             does not exist, there is no reranker, or a text is refused.
     """
-    if errors := _validate(collection, queries, options):
+    errors = _validate_explained(options, len(queries))
+    errors += validate_bounds(collection.calibrator, options.search.mode, options.search.bounds)
+    if options.rerank is not None:
+        errors += validate_rerank(collection, options.search)
+    if errors:
         raise InvalidInputError(errors)
     texts, found = await _read_and_retrieve(collection, queries, options)
     if options.explain is None:
@@ -64,17 +68,6 @@ async def _read_and_retrieve(
     if options.rerank is None:
         return texts, await retrieve(collection, texts, options.search)
     return texts, await retrieve_and_rerank(collection, texts, options.search, options.rerank)
-
-
-def _validate(
-    collection: Collection, queries: Sequence[Query], options: MatchOptions
-) -> list[FieldError]:
-    search = options.search
-    errors = _validate_explained(options, len(queries))
-    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
-    if options.rerank is not None:
-        errors += validate_rerank(collection, search)
-    return errors
 
 
 def _validate_explained(options: MatchOptions, answers: int) -> list[FieldError]:

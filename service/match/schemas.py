@@ -1,7 +1,7 @@
 """Requests and answers of POST /match."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -31,6 +31,7 @@ from service.schemas import (
     milliseconds,
     nullable,
     optional,
+    receipt_body,
     title_of_text,
 )
 from service.settings import Settings
@@ -400,7 +401,10 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "checkpoint": checkpoint,
         "generation": answer.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in answer.hits],
-        "receipt": {**asdict(matches.receipt), "common_text": answer.common_text},
+        "receipt": {
+            **receipt_body(matches.receipt).model_dump(),
+            "common_text": answer.common_text,
+        },
         "scored_as": answer.scored_as,
         "calibration": calibration,
         "no_probability": why,

@@ -63,16 +63,13 @@ def signed_headers(secret: str, message_id: str, body: bytes, now: float) -> dic
     """
     sent = str(int(now))
     content = b".".join((message_id.encode(), sent.encode(), body))
-    signature = base64.b64encode(hmac.digest(_key(secret), content, sha256)).decode()
+    key = base64.b64decode(secret.removeprefix(WHSEC), validate=True)
+    signature = base64.b64encode(hmac.digest(key, content, sha256)).decode()
     return {
         "webhook-id": message_id,
         "webhook-timestamp": sent,
         "webhook-signature": f"v1,{signature}",
     }
-
-
-def _key(secret: str) -> bytes:
-    return base64.b64decode(secret.removeprefix(WHSEC), validate=True)
 
 
 EVENT_TYPE = "document.matched"

@@ -1,6 +1,5 @@
 """The jobs of a collection, durable and in the order in which they run."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -144,12 +143,17 @@ class JobStore:
 
         It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
-        counted = ("indexed", "unchanged", "truncated", "failed")
-        values = {name: jobs.c[name] + getattr(step, name) for name in counted}
+        added = ("indexed", "unchanged", "truncated", "failed")
+        values = {name: jobs.c[name] + getattr(step, name) for name in added}
         values |= {"position": step.position, "line": step.line}
         with self._state.writing() as connection:
             connection.execute(update(jobs).where(jobs.c.number == job.number).values(values))
-            _list_errors(connection, job, step.errors)
+            counted = select(func.count()).where(line_errors.c.job == job.number)
+            room = max(0, MAX_LISTED_ERRORS - (connection.scalar(counted) or 0))
+            first = sorted(step.errors, key=lambda error: error.line)[:room]
+            if first:
+                rows = [{"job": job.number, **asdict(error)} for error in first]
+                connection.execute(insert(line_errors), rows)
             return not _find(connection, job.id).has_ended
 
     def pause(self, job: Job, detail: str) -> None:
@@ -180,12 +184,3 @@ def _change(connection: Connection, job_id: str, **values: Any) -> bool:
     """Change an unfinished job; return False if it has ended."""
     of_job = update(jobs).where(jobs.c.id == job_id, _UNFINISHED)
     return connection.execute(of_job.values(values)).rowcount > 0
-
-
-def _list_errors(connection: Connection, job: Job, errors: Sequence[LineError]) -> None:
-    counted = select(func.count()).where(line_errors.c.job == job.number)
-    room = max(0, MAX_LISTED_ERRORS - (connection.scalar(counted) or 0))
-    first = sorted(errors, key=lambda error: error.line)[:room]
-    if first:
-        rows = [{"job": job.number, **asdict(error)} for error in first]
-        connection.execute(insert(line_errors), rows)
