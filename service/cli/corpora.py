@@ -36,7 +36,6 @@ from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
 from service.match.filter import parse_filter
 
-RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
 
 
@@ -137,7 +136,7 @@ def index(
     ray_address: Annotated[
         str | None,
         typer.Option(
-            envvar=RAY_ADDRESS,
+            envvar="RAY_ADDRESS",
             help="Of a Ray that runs: HOST:PORT, auto or ray://HOST:PORT; by default Ray is "
             "started on this machine for this command.",
         ),
