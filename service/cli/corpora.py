@@ -37,7 +37,6 @@ from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
 from service.map.logic import keep_map
 from service.match.filter import parse_filter
 
-RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
 
 
@@ -138,7 +137,7 @@ def index(
     ray_address: Annotated[
         str | None,
         typer.Option(
-            envvar=RAY_ADDRESS,
+            envvar="RAY_ADDRESS",
             help="Of a Ray that runs: HOST:PORT, auto or ray://HOST:PORT; by default Ray is "
             "started on this machine for this command.",
         ),

@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -136,7 +136,7 @@ class EncodeTask:
         submitted: when it was queued, by `time.perf_counter`.
         known: rows of `vectors` that were filled from the cache.
         whole: its blocks are encoded in one call, as a recurrent encoder does.
-        counted: all its sentence blocks, whose words are counted; empty where all are encoded.
+        counted: all its sentence blocks, whose words are counted.
         rows: the other rows.
         started: when its first block was taken, by `time.perf_counter`.
         taken: number of these rows that were taken.
@@ -420,19 +420,13 @@ class BlockQueue:
             raise self._closed()
         if tokens <= 0:
             return
-        held = self._of_clients(self._open - {reservation})[reservation.client]
+        held = 0
+        if reservation.client is not None:
+            others = (each for each in self._open if each.client == reservation.client)
+            held = sum(each.tokens for each in others if each is not reservation)
         over = held and held + reservation.tokens + tokens > self.max_tokens * _OF_ONE_CLIENT
         if over or self._queued + tokens > self.max_tokens:
             raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
-
-    @staticmethod
-    def _of_clients(reservations: Iterable[Reservation]) -> Counter[str | None]:
-        """Return the tokens that each client has reserved."""
-        held: Counter[str | None] = Counter()
-        for reservation in reservations:
-            if reservation.client is not None:
-                held[reservation.client] += reservation.tokens
-        return held
 
     def _check_delay(self, reservation: Reservation, deadline: float) -> None:
         """Reject a request that would wait longer than the bound, or past its own deadline.
@@ -453,8 +447,10 @@ class BlockQueue:
 
     def _is_of_one(self, traffic_class: TrafficClass, client: str | None) -> bool:
         """Return whether another client has most of the work of a class, and this one has none."""
-        ahead = (each for each in self._open if each.traffic_class == traffic_class)
-        held = self._of_clients(each for each in ahead if not each.stalled)
+        held: Counter[str | None] = Counter()
+        for each in self._open:
+            if each.traffic_class == traffic_class and each.client and not each.stalled:
+                held[each.client] += each.tokens
         return held[client] == 0 and 2 * max(held.values(), default=0) > self._ahead(traffic_class)
 
     def _ahead(self, traffic_class: TrafficClass) -> int:

@@ -296,7 +296,7 @@ class EncodeScheduler:
         if self._encoder.batch_tokens and len(last) > 1:
             tasks = [block.task for block in last]
             try:
-                counted = [task.counted or task.blocks for task in tasks]
+                counted = [task.counted for task in tasks]
                 found = self._encoder.encode_documents(counted, [task.vectors for task in tasks])
                 vectors = list(found)
             except Exception as error:  # one of them may be the cause: each is tried by itself
@@ -313,9 +313,8 @@ class EncodeScheduler:
         self, reservation: Reservation, task: EncodeTask, vector: Float32 | None = None
     ) -> None:
         try:
-            counted = task.counted or task.blocks
             if vector is None:
-                vector = self._encoder.encode_document(counted, task.vectors)
+                vector = self._encoder.encode_document(task.counted, task.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return

@@ -11,7 +11,7 @@ import pytest
 from encoder.errors import CheckpointError
 from index.search.records import SearchOptions
 from service.encode import RequestText
-from service.engine import is_ready
+from service.engine import unready_because
 from service.errors import SettingsError, ShuttingDownError
 from service.match.logic import MatchOptions, match
 from service.settings import Settings
@@ -27,12 +27,12 @@ def test_searches_leave_cores_to_the_event_loop(cores: int, threads: int) -> Non
 
 def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> None:
     engine = open_engine(make_settings())
-    assert is_ready(engine)
+    assert unready_because(engine) is None
     running = {"checkpoint": "tiny", "precision": "fp32", "provider": "CPUExecutionProvider"}
     (sample,) = engine.metrics.build_info.collect()[0].samples
     assert running.items() <= sample.labels.items()
     close_engine(engine)
-    assert not is_ready(engine)
+    assert unready_because(engine)
     with pytest.raises(ShuttingDownError):
         asyncio.run(
             match(

@@ -17,7 +17,7 @@ from index.directory.collections import COLLECTIONS_DIRECTORY, collection_path
 from index.directory.data_directory import STORE_FILE
 from index.errors import StoreError
 from service.app import create_app
-from service.engine import Engine, is_ready
+from service.engine import Engine, unready_because
 from service.errors import SettingsError
 from service.settings import Settings
 from service.startup import close_engine, open_engine
@@ -285,7 +285,7 @@ def test_closing_leaves_no_thread_and_no_open_store(make_settings: MakeSettings)
         client.request("PUT", f"/collections/{name}")
         put(client, f"/collections/{name}", "x")
     close_engine(engine)
-    assert not is_ready(engine)
+    assert unready_because(engine)
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not {name for name in left if not name.startswith("asyncio")}
     assert client.request("PUT", "/collections/c").status_code == 503

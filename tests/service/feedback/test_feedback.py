@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.engine import is_ready
+from service.engine import unready_because
 from service.startup import close_engine, open_engine
 from tests.kit.service_fixtures import fill
 
@@ -153,7 +153,7 @@ def test_feedback_without_document_is_removed_at_start(filled: Any) -> None:
     close_engine(engine)
     again = open_engine(engine.settings)
     try:
-        assert is_ready(again)
+        assert unready_because(again) is None
         assert [entry.id for entry in again.default.feedback.listed("", 10)] == [kept["id"]]
     finally:
         close_engine(again)
