@@ -16,6 +16,8 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.conversions import common_types as types
 from qdrant_client.http.exceptions import UnexpectedResponse
 
+_FP16 = edge.VectorStorageDatatype.Float16
+
 
 class EdgeClient:
     """Collections of the core under a folder."""
@@ -60,19 +62,12 @@ class EdgeClient:
         name: str,
         vectors: dict[str, models.VectorParams],
         sparse_vectors_config: dict[str, models.SparseVectorParams],
-        *,
         on_disk_payload: bool = False,
     ) -> bool:
-        config = edge.EdgeConfig(
-            {key: _vector_params(params) for key, params in vectors.items()},
-            {
-                key: edge.EdgeSparseVectorParams(
-                    on_disk=True, datatype=edge.VectorStorageDatatype.Float16
-                )
-                for key in sparse_vectors_config
-            },
-            on_disk_payload=on_disk_payload,
-        )
+        dense = {key: _vector_params(params) for key, params in vectors.items()}
+        words = edge.EdgeSparseVectorParams(on_disk=True, datatype=_FP16)
+        sparse = dict.fromkeys(sparse_vectors_config, words)
+        config = edge.EdgeConfig(dense, sparse, on_disk_payload=on_disk_payload)
         path = self.folder / name
         path.mkdir(parents=True)
         self.shards[name] = edge.EdgeShard.create(str(path), config)
@@ -104,25 +99,17 @@ class EdgeClient:
             )
             for point in points
         ]
-        operation = edge.UpdateOperation.upsert_points(made, _filter(update_filter))
-        self._shard(name).update(operation)
+        self._shard(name).update(edge.UpdateOperation.upsert_points(made, _filter(update_filter)))
 
     def delete(self, name: str, points: models.PointIdsList, *, wait: bool) -> None:
         ids = cast(list[Any], points.points)
         self._shard(name).update(edge.UpdateOperation.delete_points(ids))
 
     def retrieve(
-        self,
-        name: str,
-        ids: Sequence[int],
-        *,
-        with_payload: bool | list[str] = True,
-        with_vectors: bool | list[str] = False,
+        self, name: str, ids: Sequence[int], with_payload: Any = True, with_vectors: Any = False
     ) -> list[models.Record]:
-        return [
-            models.Record(id=row.id, payload=row.payload, vector=_given_vectors(row.vector))
-            for row in self._shard(name).retrieve(list(ids), with_payload, with_vectors)
-        ]
+        found = self._shard(name).retrieve(list(ids), with_payload, with_vectors)
+        return [models.Record(id=r.id, payload=r.payload, vector=_sparse(r.vector)) for r in found]
 
     def scroll(
         self, name: str, *, offset: int, limit: int, with_payload: list[str]
@@ -168,7 +155,7 @@ def _vector_params(params: models.VectorParams) -> edge.EdgeVectorParams:
         params.size,
         edge.Distance.Dot,
         on_disk=True,
-        datatype=edge.VectorStorageDatatype.Float16,
+        datatype=_FP16,
         quantization_config=codes or None,
     )
 
@@ -179,12 +166,11 @@ def _vector(value: Any) -> Any:
     return value
 
 
-def _given_vectors(vectors: Any) -> Any:
-    return vectors and {
-        name: models.SparseVector(indices=found.indices, values=found.values)
-        if isinstance(found, edge.SparseVector)
-        else found
-        for name, found in vectors.items()
+def _sparse(vectors: Any) -> Any:
+    """Return the vectors of a point, which are sparse ones: no others are read."""
+    given = (vectors or {}).items()
+    return {
+        n: models.SparseVector(indices=found.indices, values=found.values) for n, found in given
     }
 
 
@@ -200,11 +186,9 @@ def _request(request: models.QueryRequest) -> edge.QueryRequest:
         query=_query(request.query, request.using),
         prefetches=[
             edge.Prefetch(
-                cast(int, part.limit),
-                query=_query(part.query, part.using),
-                filter=_filter(part.filter),
+                cast(int, p.limit), query=_query(p.query, p.using), filter=_filter(p.filter)
             )
-            for part in found
+            for p in found
         ],
         filter=_filter(request.filter),
         params=edge.SearchParams(

@@ -18,7 +18,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "calibration": calibration.table,
     "unseen": unseen.table,
     engines.BENCHMARK: engines.table,
-    engines.SCALE: engines.scale_table,
     "encoder": encoder.table,
     gpu.BENCHMARK: gpu.table,
     "load": load.table,

@@ -80,12 +80,12 @@ class CountedTerms:
 
     Attributes:
         term_ids: UInt32[U], ascending.
-        counts: Int64[U].
+        counts: Int32[U].
         levels: UInt8[U], the general level of each.
     """
 
     term_ids: UInt32
-    counts: Int64
+    counts: Int32
     levels: UInt8
 
 
@@ -260,7 +260,7 @@ def _counted(counts: Mapping[str, int]) -> tuple[CountedTerms, list[str]]:
     term_ids, rows = np.unique(hashes, return_index=True)
     names = [every[row] for row in rows.tolist()]
     levels = np.fromiter(map(level_of, names), np.uint8, len(names))
-    held = np.fromiter(counts.values(), np.int64, len(counts))[rows]
+    held = np.fromiter(counts.values(), np.int32, len(counts))[rows]
     return CountedTerms(term_ids, held, levels), names
 
 
@@ -272,7 +272,7 @@ def _weighed(used: Measurement, terms: CountedTerms, names: Sequence[str] = ()) 
     """Return the terms of a text that weigh something, the highest weights first."""
     documents = used.of(terms.term_ids)
     idf = inverse_document_frequencies(documents, terms.levels, used.documents)
-    found = weigh_terms(terms.term_ids.astype(np.int64), terms.counts, idf)
+    found = weigh_terms(terms.term_ids.astype(np.int64), terms.counts.astype(np.int64), idf)
     order = np.argsort(-found.weights, kind="stable")
     order = order[found.weights[order] > 0]
     return LexicalQuery(

@@ -118,9 +118,8 @@ class QdrantSearch:
 
     def common_share(self) -> float:
         """Return what share of the words of the stored query is common text."""
-        vector_id = self.query.vector_id
-        self._read([vector_id])
-        return float(self.payloads.get(vector_id, {}).get(COMMON, 0.0))
+        documents = self._read([self.query.vector_id])
+        return 0.0 if documents is None else documents.shares.get(self.query.vector_id, 0.0)
 
     def _read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of documents from their points, or None without a space.
@@ -154,7 +153,8 @@ class QdrantSearch:
             }
         except ValueError as error:
             raise EngineError(engine.url, str(error)) from error
-        return AlignableDocuments(used.space, blocks, common)
+        shares = {vector_id: self.payloads[vector_id][COMMON] for vector_id in blocks}
+        return AlignableDocuments(used.space, blocks, common, shares)
 
     def _find(
         self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
