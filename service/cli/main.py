@@ -89,7 +89,10 @@ def main() -> None:
         make_app(command)()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))
-    except (OptionError, EncoderError, IndexingError, ServiceError, OSError, ImportError) as error:
+    except OSError as error:
+        reason = error.strerror or str(error)
+        sys.exit(_fail(f"{error.filename}: {reason}" if error.filename else reason, USAGE))
+    except (OptionError, EncoderError, IndexingError, ServiceError, ImportError) as error:
         sys.exit(_fail(error, USAGE))  # ImportError: an extra is missing or broken
     except ValidationError as error:
         first = error.errors()[0]

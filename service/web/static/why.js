@@ -11,7 +11,8 @@ export const isTwin = (match) => match.explanation?.relation === "identical";
 
 /** The sentence, in parts. */
 export function whyItMatches({ explanation: found, terms, relevant }) {
-  const named = terms.slice(0, MOST_NAMED).map(({ term }) => foreign(term));
+  const words = new Set(terms.map(({ term }) => term.replaceAll('"', ""))); // of titles in quotes
+  const named = [...words].slice(0, MOST_NAMED).map((word) => foreign(word));
   if (found?.relation === "identical") return ["The same text as your document."];
   if (found?.relation === "near-copy") return [`${shared(found)}, mostly word for word.`];
   if (found?.relation === "paraphrase") return [`${shared(found)}, mostly in other words.`];
