@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.blocks import Receipt, SentenceBlocks
@@ -44,7 +44,6 @@ def require_documents(archive: block_archive.BlockArchive, number: int) -> None:
         assert np.array_equal(archive.vectors(row), vectors.astype(np.float16))
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.binary(max_size=40)), max_size=5))
 def test_what_is_committed_is_read_whatever_a_killed_writer_left(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, bytes]]
