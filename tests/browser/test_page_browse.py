@@ -83,9 +83,7 @@ def test_facets_filter_the_list_and_it_is_sorted(search_page: Page) -> None:
     assert tokens[0] != tokens[-1]
 
 
-def test_the_map_shows_the_document_among_its_matches_and_a_point_is_matched(
-    search_page: Page,
-) -> None:
+def test_the_map_shows_a_document_and_matches_a_point(search_page: Page) -> None:
     find(search_page, KEEPER)
     search_page.click("#map-button")
     search_page.wait_for_selector("#map-status >> text=/5 documents; .*Your document is the cross/")

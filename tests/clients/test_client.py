@@ -27,7 +27,7 @@ from longmatch import (
 from service.keys import Scope
 from tests.clients.conftest import DOCUMENTS, TEXTS
 from tests.kit.process_fixtures import Server, add_key, serving
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None
     if kind == "plain":
         assert sent[-1][1] == len(lines)
     job = client.wait_for_job(
-        upload.id, timeout=60, progress=lambda item: seen.append(item.progress)
+        upload.id, timeout=TIMEOUT_S, progress=lambda item: seen.append(item.progress)
     )
     assert (job.state, job.indexed, job.failed, job.errors) == ("done", 30, 0, [])
     assert seen == sorted(seen)

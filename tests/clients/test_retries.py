@@ -25,6 +25,7 @@ from longmatch import (
 from longmatch.retries import retry_after
 
 from tests.kit.fault_proxy import Answer, Drop, FaultProxy, Trickle, fault_proxy, problem
+from tests.kit.waiting import TIMEOUT_S
 
 VERSION_OF_MODEL = b'{"id": "m", "object": "model", "created": 0, "owned_by": "longmatch"}'
 GOOD = Answer(200, VERSION_OF_MODEL)
@@ -47,7 +48,7 @@ def proxy() -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def client(make_longmatch: Callable[..., Any], proxy: FaultProxy) -> Any:
-    return make_longmatch(proxy.url, retry=FAST, timeout=20)
+    return make_longmatch(proxy.url, retry=FAST, timeout=TIMEOUT_S)
 
 
 def overloaded(seconds: object) -> Answer:
@@ -191,7 +192,7 @@ def test_the_deadline_is_sent_to_the_server(client: Any, proxy: FaultProxy) -> N
     with pytest.raises(DeadlineExceededError):
         client.model("m")
     first, second = (int(request.headers["x-request-timeout-ms"]) for request in proxy.seen)
-    assert 0 < second <= first <= 20_000
+    assert 0 < second <= first <= 1000 * TIMEOUT_S
     proxy.will(GOOD)
     client.with_timeout(None).model("m")
     assert "x-request-timeout-ms" not in proxy.seen[0].headers

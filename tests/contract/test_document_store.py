@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import index.store.rows
@@ -128,9 +128,6 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS)
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 def test_the_log_leads_from_any_age_to_the_present(
     open_store: OpenStore, entry: MakeEntry, tmp_path: Path, operations: list[Operation]
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
@@ -411,7 +411,6 @@ def test_a_server_too_old_is_named(qdrant: Opened, monkeypatch: pytest.MonkeyPat
         qdrant.again().catch_up()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(METADATA, min_size=1, max_size=4), FILTERS)
 def test_filters_mean_the_same(
     core: QdrantClient, documents: list[dict[str, Any]], where: Filter

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from index.document import MAX_METADATA_LEVELS
@@ -27,7 +27,6 @@ def selected(store: DocumentStore, where: filters.Filter | None, *without: str) 
     changed=st.dictionaries(st.integers(0, 9), METADATA | st.none(), max_size=3),
     wheres=st.lists(FILTERS, min_size=1, max_size=8),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_filter_selects_what_the_rules_say(
     store: DocumentStore,
     entry: MakeEntry,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
@@ -79,7 +79,6 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, seed=st.integers(0, 2**32 - 1))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_steps_equals_brute_force(
     kind: IndexKind, tmp_path: Path, steps: list[tuple[str, list[int]]], seed: int
 ) -> None:
@@ -234,7 +233,6 @@ def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
     factor=st.sampled_from([1, 10**13]),
     k=st.integers(1, 60),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_search_among_some_equals_brute_force_over_them(
     kind: IndexKind,
     stored: set[int],

@@ -5,8 +5,8 @@ import json
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from service.cli.mcp import make_server
 from tests.kit.process_fixtures import COMMAND, add_key, free_port, run, serving
-from tests.kit.waiting import TIMEOUT_S
+from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:  # a second, in each worker of the tests
     from mcp import Client
@@ -73,15 +73,13 @@ def ask(request: pytest.FixtureRequest, served: tuple[str, str]) -> Iterator[Ask
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < end:
-        try:
-            with socket.create_connection(("127.0.0.1", port), 1):
-                return
-        except OSError:
-            assert process.poll() is None
-            time.sleep(0.05)
-    pytest.fail("longmatch mcp does not listen")
+    def listens() -> bool:
+        assert process.poll() is None
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    wait_until(listens, "longmatch mcp does not listen")
 
 
 async def connected(server: Any, asked: Asked) -> Any:

@@ -92,7 +92,7 @@ def test_invisible_characters_do_not_part_words(sign: str, tiny_checkpoint: Path
     assert list(tokenizer(text).blocks[0]) == list(tokenizer(plain).blocks[0])
 
 
-def test_a_joiner_of_persian_parts_words_and_forms_of_umlauts_agree() -> None:
+def test_persian_joiners_part_words_and_forms_of_umlauts_agree() -> None:
     assert len(words_of("می\u200cخوانند")) == 2
     decomposed = unicodedata.normalize("NFD", "Übertragung über Ämter")
     plain = locate_words("Übertragung über Ämter").codes.tolist()

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.blocks import LongSentence, block_capacity, plan_sentence_blocks
@@ -108,7 +108,6 @@ def test_hostile_texts_are_read_in_order(tokenizer: BlockTokenizer, text: str) -
     assert_in_order(tokenizer, text)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(), max_size=400))
 def test_any_text_is_empty_or_read_in_order(tokenizer: BlockTokenizer, text: str) -> None:
     with suppress(EmptyTextError):

@@ -85,7 +85,9 @@ class _Handler(socketserver.StreamRequestHandler):
             self._serve()
 
     def _serve(self) -> None:
-        method, path = (part.decode() for part in self.rfile.readline().split()[:2])
+        method, path = (part.decode() for part in self.rfile.readline().split()[:2] or ("", ""))
+        if not method:
+            return  # the connection had no request
         headers = {}
         while line := self.rfile.readline().strip():
             name, _, value = line.decode("latin-1").partition(":")

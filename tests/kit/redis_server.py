@@ -10,6 +10,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from service.metrics import Metrics
+from service.redis_client import RedisClient
 from tests.kit.process_fixtures import free_port
 from tests.kit.programs import require_program
 from tests.kit.waiting import TIMEOUT_S, wait_until
@@ -70,8 +72,17 @@ class RedisServer:
 
 
 @pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis of the test's own."""
+def redis_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
+    """A Redis of the test's own; a busy machine may stop it for longer than the service waits."""
+    monkeypatch.setattr("service.redis_client._TIMEOUT_SECONDS", 2.0)
     server = RedisServer(tmp_path)
     yield server
     server.close()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[RedisClient]:
+    """The client of the service, of that Redis."""
+    opened = RedisClient(redis_server.url, Metrics())
+    yield opened
+    opened.close()

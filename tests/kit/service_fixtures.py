@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -170,7 +171,10 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
 
 @pytest.fixture(scope="session", autouse=True)
 def _encoders_are_opened_once() -> Iterator[None]:
-    """Let services and commands share encoders: to open one is a third of a start of either."""
+    """Let services and commands share encoders: to open one is a third of a start of either.
+
+    Each is warmed up once, by the first that starts with it.
+    """
     opened: dict[str, Encoder] = {}
 
     def open_shared(checkpoint: Checkpoint, **options: Any) -> Encoder:
@@ -180,6 +184,7 @@ def _encoders_are_opened_once() -> Iterator[None]:
         encoder = open_encoder(checkpoint, **options)
         if "server" not in checkpoint.model:  # which may be another one behind the same address
             opened[key] = encoder
+            encoder.warm_up = cache(encoder.warm_up)
         return encoder
 
     with pytest.MonkeyPatch.context() as patch:

@@ -22,6 +22,7 @@ from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import DataDirectory
 from index.errors import BackupError
 from index.vectors.lists import ONE_LIST_BELOW
+from tests.kit.waiting import TIMEOUT_S
 from tests.reliability.numbered_documents import (
     FINGERPRINT,
     contents,
@@ -34,7 +35,6 @@ from tests.reliability.numbered_documents import (
 _CHECKED_BY_SEARCH = 40
 _KILLED_WHILE_OPENING = 0.15
 _KILLED_LATE = 0.25  # when a backup of many documents may be complete
-_TIMEOUT_SECONDS = 60.0
 _FORKING = multiprocessing.get_context("forkserver")  # processes start with the modules imported
 _FORKING.set_forkserver_preload(["tests.reliability.kill_programme"])
 
@@ -84,7 +84,7 @@ class KillCheck:
         if self._random.random() < _KILLED_WHILE_OPENING:
             time.sleep(self._random.uniform(0.0, 0.2))
         else:
-            receiver.poll(_TIMEOUT_SECONDS)  # until it is ready
+            receiver.poll(TIMEOUT_S)  # until it is ready
             late = self._random.random() < _KILLED_LATE
             time.sleep(self._random.uniform(0.5, 3.0) if late else self._random.uniform(0.01, 0.5))
         worker.kill()

@@ -21,6 +21,7 @@ from index.store.change_log import Changes
 from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.recall import share_found
 from index.vectors.vector_index import SearchResult
+from tests.kit.waiting import TIMEOUT_S
 from tests.reliability.numbered_documents import (
     DIMENSION,
     entry_of,
@@ -102,7 +103,7 @@ class History:
         Waits until all changes up to that sequence are recorded.
         """
         with self._grown:
-            if not self._grown.wait_for(lambda: self._complete_to >= sequence, timeout=60):
+            if not self._grown.wait_for(lambda: self._complete_to >= sequence, timeout=TIMEOUT_S):
                 raise TimeoutError(f"sequence {sequence} was never recorded")
             stop = self._highest + 1
             alive = (self._added[:stop] <= sequence) & (sequence < self._removed[:stop])

@@ -45,7 +45,7 @@ def test_matches_are_those_of_the_process(
     assert found[0]["id"] not in [hit["id"] for hit in left]
 
 
-def test_an_engine_that_is_down_is_named_and_what_was_stored_is_found_later(
+def test_an_engine_that_is_down_is_named_and_catches_up(
     make_client: Callable[..., Client], tmp_path: Path
 ) -> None:
     client = make_client(engine=URL)

@@ -1,13 +1,17 @@
 """A tiny model, and documents of random block vectors, for the tests of training."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from encoder.checkpoint import Checkpoint, load_checkpoint
 from training.batch import DocumentArrays
+from training.export.create import load_model
+from training.models.architecture import RecurrentModel
 from training.models.colde import Colde, ColdeConfig
 from training.models.smith import Smith, SmithConfig
 
@@ -16,6 +20,19 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 32, "attention_heads": 2, "sentence_layers": 2, "dimension": 12,
     "pooling": "mean",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tiny_ernie_doc: Path) -> Checkpoint:
+    """A tiny ERNIE-Doc; a file of tests may have another checkpoint by this name."""
+    return load_checkpoint(tiny_ernie_doc)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Checkpoint) -> RecurrentModel:
+    model = load_model(checkpoint)
+    assert isinstance(model, RecurrentModel)
+    return model
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training import objectives
@@ -97,7 +97,6 @@ def test_special_tokens_are_never_masked() -> None:
     assert torch.equal(hidden, ids)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 99))
 def test_m_blocks_are_masked_and_one_is_left(blocks: list[int], count: int, seed: int) -> None:
     mask = (torch.arange(12) < torch.tensor(blocks)[:, None]).float()

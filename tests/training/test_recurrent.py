@@ -1,13 +1,12 @@
 """Training of a recurrent encoder: whole documents, from their tokens."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
@@ -25,18 +24,6 @@ from training.trained_checkpoint import read_vocabulary
 TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
 ALL = tuple(DocumentSlice(0, row) for row in range(3))
 WHOLE = {"trained": "all", "blocks": 8}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_ernie_doc: Path) -> Checkpoint:
-    return load_checkpoint(tiny_ernie_doc)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Checkpoint) -> RecurrentModel:
-    model = load_model(checkpoint)
-    assert isinstance(model, RecurrentModel)
-    return model
 
 
 @pytest.fixture(scope="module")

@@ -3,30 +3,16 @@
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
 
-from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from training import reordering
 from training.batch import BlockTexts, as_documents
-from training.export.create import load_model
 from training.models.architecture import RecurrentModel
 from training.models.smith import Smith
 from training.objectives import Vocabulary
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_ernie_doc: Path) -> Checkpoint:
-    return load_checkpoint(tiny_ernie_doc)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Checkpoint) -> RecurrentModel:
-    model = load_model(checkpoint)
-    assert isinstance(model, RecurrentModel)
-    return model
 
 
 def texts_of(checkpoint: Checkpoint, *documents: tuple[int, ...]) -> BlockTexts:

@@ -50,6 +50,15 @@ def test_scores_are_highest_for_the_document_itself() -> None:
     assert max(float(scoring.align(other, [other])[0]) for other in others) <= 1.0
 
 
+def test_blocks_of_common_text_count_as_if_they_were_not_there() -> None:
+    query, own, common = document(4, 1), document(5, 2), document(3, 3)
+    both = (np.concatenate([own.codes, common.codes]), np.concatenate([own.scales, common.scales]))
+    joined = AlignedBlocks(*both, np.append(own.hubness, [np.float32(scoring.COMMON_HUBNESS)] * 3))
+    expected = scoring.align(query, [own])
+    assert scoring.align(query, [joined]) == pytest.approx(expected, abs=1e-6)
+    assert scoring.align(joined, [query]) == pytest.approx(expected, abs=1e-6)
+
+
 def test_documents_of_nothing_but_hubs_have_a_score() -> None:
     space = fit_space(np.repeat(block_vectors(1), 2_000, axis=0), dimension=WIDTH)
     alike = space.project(np.repeat(block_vectors(1), 5, axis=0))

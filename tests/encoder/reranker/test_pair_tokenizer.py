@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -66,7 +66,6 @@ def test_without_the_filter_a_text_is_read_from_its_beginning(
 
 
 @given(st.lists(st.sampled_from([HARBOUR, OTHER, "Yes.", "word " * 40, ""]), max_size=6), st.data())
-@settings(max_examples=40, deadline=None)
 def test_a_pair_is_whole_and_no_longer_than_allowed(
     checkpoint: RerankerCheckpoint, parts: list[str], data: st.DataObject
 ) -> None:

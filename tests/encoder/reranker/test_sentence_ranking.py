@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from encoder.reranker.sentence_ranking import (
@@ -45,7 +45,6 @@ def plain_ranks(weights: np.ndarray) -> np.ndarray:
 
 @given(Sentences)
 @example(FREQUENT)
-@settings(max_examples=40, deadline=None)
 def test_similarities_are_those_of_the_formula(sentences: list[list[str]]) -> None:
     found = similarities([tuple(words) for words in sentences])
     assert found.shape == (len(sentences), len(sentences))
@@ -53,7 +52,6 @@ def test_similarities_are_those_of_the_formula(sentences: list[list[str]]) -> No
 
 
 @given(Sentences.filter(len))
-@settings(max_examples=30, deadline=None)
 def test_ranks_are_those_of_page_rank(sentences: list[list[str]]) -> None:
     weights = similarities([tuple(words) for words in sentences])
     ranks = page_rank(weights)

@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.terms.segmentation import separate_words, without_diacritics, word_spans, words_of
@@ -17,7 +17,6 @@ def test_scripts_with_spaces_are_cut_at_what_is_no_letter(text: str) -> None:
 
 
 @given(st.text(SCRIPTS))
-@settings(deadline=None)  # the dictionary is loaded once
 def test_words_are_whole_and_in_order(text: str) -> None:
     found = word_spans(text)
     assert [word for word, _, _ in found] == words_of(text)

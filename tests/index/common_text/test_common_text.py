@@ -13,7 +13,8 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
 from encoder.blocks import Receipt
-from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
+from encoder.terms.title_matcher import hash_runs
+from index.common_text.runs import NO_COMMON_TEXT, RUN_WORDS, CommonText, find_common_runs
 from index.corpus.demo import write_stdlib_corpus
 from index.document import Document
 from index.lexical.terms import hash_words
@@ -210,6 +211,14 @@ def test_what_is_lost_is_measured_again(pages: dict[str, str], fill: Fill, damag
     store.delete([name for number, name in enumerate(NAMES) if number % 2])
     store.refresh_common_text(QUIET)
     assert len(store.common_text.read()) == 0
+
+
+def test_a_run_covers_all_of_its_words() -> None:
+    words = hash_words([f"w{number}" for number in range(20)])
+    runs = np.sort(hash_runs(words[4:14], RUN_WORDS))
+    found = CommonText(runs, runs[:0], 1).find(words)
+    assert found is not None
+    assert np.flatnonzero(found).tolist() == list(range(4, 14))
 
 
 def test_texts_without_a_run() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from index.corpus.json_lines import BadLine, Line, parse_document, read_lines
@@ -191,7 +191,6 @@ def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path, content: bytes) -> No
 @example(b"[" * 200_000)
 @example(b'{"a":' * 200_000)
 @example(b'{"id": ' + b"1" * 5000 + b', "text": "a"}')
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_bytes_make_json_lines_raise(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "x.jsonl", content)
     found = list(read_corpus(path))
@@ -200,7 +199,6 @@ def test_no_bytes_make_json_lines_raise(tmp_path: Path, content: bytes) -> None:
 
 
 @given(st.binary())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_no_bytes_make_a_gzip_corpus_raise(tmp_path: Path, content: bytes) -> None:
     plain = write(tmp_path / "plain.jsonl", content)
     packed = write(tmp_path / "packed.jsonl.gz", gzip.compress(content))

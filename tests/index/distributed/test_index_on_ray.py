@@ -20,6 +20,7 @@ from tests.kit.command import Run
 from tests.kit.forking import Forked
 from tests.kit.process_fixtures import COMMAND, environment, free_port
 from tests.kit.ray_processes import encoders
+from tests.kit.waiting import wait_until
 
 RunProcess = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Forked]
@@ -145,10 +146,7 @@ def test_killed_encoders_and_a_killed_driver_lose_nothing(
     job.wait()
     kept = stored(there)
     assert 0 < kept < 4 * BATCH_DOCUMENTS
-    deadline = time.monotonic() + 120
-    while any(map(runs, working)):  # they end with their driver
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not any(map(runs, working)))  # they end with their driver
     again = longmatch_process(*command, checkpoint=tiny_checkpoint)
     assert again.returncode == 1, again.stderr
     assert f"{4 * BATCH_DOCUMENTS - kept} encoded" in again.stderr
@@ -173,11 +171,9 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
         address = f"127.0.0.1:{port}"
         try:
-            deadline = time.monotonic() + 120
-            while "Ray runtime started" not in (folder / "log").read_text():
-                assert head.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+            said = (folder / "log").read_text
+            wait_until(lambda: head.poll() is not None or "Ray runtime started" in said())
+            assert head.poll() is None, said()
             yield address
         finally:
             head.terminate()

@@ -2,10 +2,11 @@
 
 import string
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import index.lexical.lexical_index
@@ -16,7 +17,7 @@ from index.document import Document
 from index.id_set import IdSet
 from index.lexical.scoring import LexicalQuery
 from index.lexical.segment import QueryReads
-from index.lexical.tables import MAX_COUNT
+from index.lexical.tables import MAX_COUNT, JoinedTerms
 from index.lexical.terms import QUOTE, count_terms_and_titles, is_pair, level_of
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
@@ -240,7 +241,6 @@ WORDS = st.text(string.ascii_lowercase[:6] + " Éß1", min_size=1, max_size=12).
 CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(CHANGES)
 def test_tables_follow_any_changes(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]]
@@ -257,16 +257,28 @@ def test_tables_follow_any_changes(
     store.close()
 
 
+def query_of(documents: Sequence[int], term_ids: Sequence[int] | None = None) -> LexicalQuery:
+    number = len(documents)
+    return LexicalQuery(
+        term_ids=np.arange(number) if term_ids is None else np.array(term_ids),
+        weights=np.ones(number, dtype=np.float32),
+        idf=np.ones(number, dtype=np.float32),
+        documents=np.array(documents),
+        pairs=np.zeros(number, dtype=np.bool_),
+    )
+
+
+def test_terms_whose_ids_end_alike_are_told_apart() -> None:
+    ids = [7, 9, 7 + 2**16, 7 + 2**17]
+    held = np.array([7, 7 + 2**16, 9 + 2**16, 7 + 2**18], dtype=np.uint32)
+    documents = JoinedTerms(np.array([1]), held, np.ones(4, dtype=np.uint16), np.array([4]))
+    (shared,) = index.lexical.scoring.shared_terms(query_of([1] * 4, ids), documents, 9)
+    assert shared == [(7, 0.5), (7 + 2**16, 0.5)]
+
+
 def test_candidate_terms_stay_within_the_postings_budget() -> None:
     def query(*documents: int) -> LexicalQuery:
-        number = len(documents)
-        return LexicalQuery(
-            term_ids=np.arange(number),
-            weights=np.ones(number, dtype=np.float32),
-            idf=np.ones(number, dtype=np.float32),
-            documents=np.array(documents),
-            pairs=np.zeros(number, dtype=np.bool_),
-        )
+        return query_of(documents)
 
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
     assert index.lexical.scoring.candidate_terms(query(budget + 1, 2, 2)) == [0]

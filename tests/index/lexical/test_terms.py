@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.terms.segmentation import word_spans, words_of
@@ -56,7 +56,6 @@ def test_titles_are_found_as_runs_of_words() -> None:
     assert titles_in(count_terms_and_titles("", titles)) == {}
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), st.text(st.sampled_from("aÉe\u0301ΣσςİıßﬁŒ½①ᴬ한 _-’\u0130\u0345"))))
 def test_words_with_places_are_the_words(text: str) -> None:
     spans = word_spans(text)
@@ -98,7 +97,6 @@ def test_a_title_of_too_many_words_is_no_term() -> None:
     assert titles_in(count_terms_and_titles(long, known_titles([long]), long)) == {}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
     st.lists(st.sampled_from(WORDS), max_size=30),
@@ -113,7 +111,6 @@ def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: lis
     assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
 def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
     some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
@@ -243,7 +240,6 @@ def test_an_unknown_document_scores_nothing(store: DocumentStore, entry: MakeEnt
 TERMS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
 
 
-@settings(deadline=None)
 @given(st.lists(TERMS, min_size=2, max_size=6), st.integers(0, 5))
 def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
     names = "abcde"

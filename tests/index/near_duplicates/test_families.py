@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import StoreError
@@ -105,7 +105,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(operations=OPERATIONS, reopened=st.booleans())
 def test_families_depend_on_what_is_stored_alone(
     operations: list[tuple[str, list[int] | None]],
@@ -221,7 +220,6 @@ def words(count: int, first: int = 0) -> str:
     return " ".join(f"w{number}" for number in range(first, first + count))
 
 
-@settings(max_examples=25, deadline=None)
 @given(shared=st.integers(0, 1_000))
 def test_a_resemblance_is_about_that_of_the_rows(shared: int) -> None:
     first, other = words(1_000), words(1_000, 1_000 - shared)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import DamagedDocumentError
@@ -23,9 +23,6 @@ def pages(store: DocumentStore, limit: int) -> Iterator[list[str]]:
 
 
 @given(names=st.sets(NAMES, min_size=1, max_size=12), limit=st.integers(1, 5), data=st.data())
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 def test_a_document_that_stays_is_on_one_page(
     store: DocumentStore, entry: MakeEntry, names: set[str], limit: int, data: st.DataObject
 ) -> None:

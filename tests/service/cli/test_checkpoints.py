@@ -1,16 +1,16 @@
 """`longmatch lab create-checkpoint` and `export`, and a reranker in `evaluate`."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
+from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
+from training.export.create import Recipe, create_checkpoint
 
 ENCODER = """
 name = "other"
@@ -39,17 +39,11 @@ WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbou
 
 
 @pytest.fixture
-def made(tiny_weights: Checkpoint, tmp_path: Path) -> Path:
-    """A checkpoint with weights and no graphs."""
-    names = ("config.json", "tokenizer.json", "weights.safetensors")
-    folder = tmp_path / "made"
-    folder.mkdir()
-    for name in names:
-        shutil.copy(tiny_weights.directory / name, folder / name)
-    manifest = json.loads((tiny_weights.directory / "manifest.json").read_text())
-    manifest["files"] = {n: d for n, d in manifest["files"].items() if n in names}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return folder
+def made(tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path) -> Path:
+    """A checkpoint with weights and no graphs, of the architecture that is exported soonest."""
+    fields = {"architecture": "dssm", "model": {"middle_size": 20}, "begin_as_mean": False}
+    recipe = tiny_recipe.model_copy(update=fields)
+    return create_checkpoint(recipe, str(tiny_bert), tmp_path / "made").directory
 
 
 @pytest.fixture

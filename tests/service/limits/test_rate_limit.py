@@ -90,13 +90,6 @@ def test_over_any_time_no_more_than_bucket_and_refill(requests: list[tuple[float
             spent += tokens
 
 
-@pytest.fixture
-def redis(redis_server: Any) -> Iterator[RedisClient]:
-    opened = RedisClient(redis_server.url, Metrics())
-    yield opened
-    opened.close()
-
-
 @pytest.mark.parametrize("planted", ["inf", "-inf", "nan", "1e300", "9" * 400 + ".0", "x", "-5.0"])
 def test_a_planted_value_counts_as_missing(
     redis: RedisClient, redis_server: Any, planted: str

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,13 +19,6 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
     "paused": (lambda server: server.pause(), lambda server: server.resume()),
     "full": (lambda server: server.fill(), lambda server: server.make_room()),
 }
-
-
-@pytest.fixture
-def redis(redis_server: Any) -> Iterator[RedisClient]:
-    opened = RedisClient(redis_server.url, Metrics())
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("failure", FAILURES)

@@ -240,7 +240,7 @@ def test_a_name_is_checked_when_the_connection_is_made(
         assert receiver.messages == []
 
 
-def test_a_name_that_changes_its_address_leads_to_none_that_was_not_checked(
+def test_a_name_that_changes_its_address_reaches_no_other(
     make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first, third and fifth answer of the resolver is allowed, the others are not."""

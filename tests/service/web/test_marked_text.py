@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 from bs4 import BeautifulSoup
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.comparison.result import PassageKind, Section, Span
@@ -85,7 +85,6 @@ def passages_in(marked: MarkedText) -> list[str]:
     return ["".join(marks[first : last + 1]) for first, last in marked.ranges]
 
 
-@settings(deadline=None, max_examples=60)
 @given(texts, st.lists(st.tuples(spans, kinds), max_size=6), st.lists(spans, max_size=3))
 def test_nothing_is_lost_added_or_moved(text: str, passages: Passages, places: list[Span]) -> None:
     marked = mark_text(text, "left", passages, [Section(span, "") for span in places])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.encoded_corpus import EncodedCorpus
@@ -142,7 +142,6 @@ def test_equal_texts_of_two_corpora(encode_texts: EncodeTexts, tmp_path: Path) -
         read_training_data(list(zip(files, [first, second], strict=True)))
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.integers(0, 3))
 def test_chosen_parts_keep_equal_texts_together(hashes: list[str], seed: int) -> None:
     free = np.full(len(hashes), LEFT_OUT, dtype=np.int64)

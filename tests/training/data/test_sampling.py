@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.checkpoint import load_checkpoint
@@ -234,7 +234,6 @@ def test_what_is_not_there_is_said(sources: list[sampling.TrainingSource]) -> No
     assert len(sampling.sample_labels(sources[1:], 8, random).labels) >= 8
 
 
-@settings(deadline=None)
 @given(
     blocks=st.integers(1, 80),
     parts=st.integers(1, 9),

@@ -2,7 +2,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import CorpusError
@@ -15,7 +15,6 @@ SETS = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(SETS, st.sampled_from([0.0, 0.3, 0.5, 0.75]))
 def test_the_join_finds_what_comparing_all_finds(
     sets: dict[str, frozenset[str]], over: float

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
@@ -15,7 +15,6 @@ from encoder.arrays import Float32
 from training.export.quantise import quantise, quantise_channels
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     arrays(
         np.float32,

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from index.corpus.formats.content import (
@@ -201,7 +201,6 @@ def test_a_long_title_is_cut_and_says_so() -> None:
     assert shorten("x" * 10**6) == "x" * (MAX_TITLE - 1) + "…"
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("#=-~`: \n\ta\ud800\u3000")))
 def test_any_text_has_a_title_of_one_short_line(text: str) -> None:
     for find in (plain_title, markdown_title, rst_title):
