@@ -17,8 +17,8 @@ from benchmarks.common import commit, markdown_table, publish
 from benchmarks.quality.retrieval import KEPT_BLOCKS, CorpusPart, find_corpora
 from encoder.alignment.space import at_equal_distances, fit_space
 from encoder.arrays import Float32, Float64
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
+from encoder.opening import find_encoder, open_encoder
 from evaluation.baselines import BASELINES, find_blocks, mean_vectors
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, baseline_systems, retrieval_task
@@ -71,21 +71,21 @@ class Measured:
 def main(
     data: Annotated[Path, typer.Option(help="A folder of corpora.")],
     blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
-    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
+    name: Annotated[str, typer.Option("--encoder", help="As of `longmatch index`.")] = "best",
 ) -> None:
     """Choose the weights without each corpus in turn, and measure them there."""
     source = commit()
-    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    encoder = open_encoder(find_encoder(name))
     measured = {}
     for corpus_part in find_corpora(data, "valid"):
-        name = corpus_part.folder.name
-        typer.echo(name, err=True)
-        measured[name] = measure(corpus_part, blocks / name, encoder)
+        corpus = corpus_part.folder.name
+        typer.echo(corpus, err=True)
+        measured[corpus] = measure(corpus_part, blocks / corpus, encoder)
     settings = {"checkpoint": encoder.checkpoint.name, "fingerprint": encoder.fingerprint}
     publish("unseen", source, settings, study(measured, read_fusion(encoder.checkpoint)), table)
 
 
-def measure(corpus_part: CorpusPart, blocks: Path, encoder: OnnxEncoder) -> Measured:
+def measure(corpus_part: CorpusPart, blocks: Path, encoder: Encoder) -> Measured:
     """Score the queries of a corpus by every channel and baseline."""
     encoded = keep_blocks(corpus_part.corpus, blocks, encoder, SilentProgress())
     embedded = embed_encoded_corpus(encoded, encoder)
@@ -112,6 +112,7 @@ def measure(corpus_part: CorpusPart, blocks: Path, encoder: OnnxEncoder) -> Meas
         "words and the whitened mean": vector_system("", "", whitened).score(task.rows),
         "words and hashed words": vector_system("", "", hashed).score(task.rows),
     }
+    found.ndcg["whitened mean"] = found.of(others["words and the whitened mean"])
     for number in CANDIDATES:
         for name, scores in others.items():
             share = _recall(found.corpus, [found.corpus.lexical, scores], number)

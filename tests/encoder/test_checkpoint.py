@@ -17,6 +17,7 @@ from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
     FUSION,
     SHIPPED,
+    WEIGHTS,
     file_digest,
     find_checkpoint,
     is_shipped,
@@ -49,7 +50,7 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
 FILES = ["config.json", "tokenizer.json", "int8/block_encoder.onnx", "int8/document_encoder.onnx"]
 
 
-@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json", WEIGHTS])
 @pytest.mark.parametrize("damage", ["missing", "changed", "cut", "pipe", "endless"])
 def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
     path = copy / name
@@ -63,7 +64,7 @@ def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
     elif damage != "missing":
         path.write_bytes(data if damage == "changed" else data[:-100])
     with pytest.raises(CheckpointError, match=name.rpartition("/")[2].replace(".", r"\.")):
-        OnnxEncoder(load_checkpoint(copy), precision="int8")
+        OnnxEncoder(load_checkpoint(copy), precision="fp16" if name == WEIGHTS else "int8")
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", '{"format": 2}', '{"format": 1, "files": 3}'])
@@ -132,7 +133,9 @@ def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> Non
     assert fewer.fingerprint == before.fingerprint
     weights = (copy / "weights.safetensors").read_bytes()
     (copy / "weights.safetensors").unlink()
+    shutil.copytree(before.directory / "fp32", copy / "fp16", dirs_exist_ok=True)
     write_manifest(copy)  # the weights need not be there
+    assert load_checkpoint(copy).precisions == ("int8", "fp32")  # but for fp16
     assert load_checkpoint(copy).fingerprint == before.fingerprint
     (copy / "weights.safetensors").write_bytes(weights + b"\0")
     write_manifest(copy)
@@ -160,7 +163,7 @@ def test_shipped_checkpoints_are_complete_and_different() -> None:
     assert find_encoder(None) == shipped["best"]
     for checkpoint in shipped.values():
         assert is_shipped(checkpoint.directory)
-        assert checkpoint.precisions == ("int8",)
+        assert checkpoint.precisions in (("int8",), ("int8", "fp16"))
         OnnxEncoder(checkpoint).warm_up()
         assert {ALIGNMENT, CALIBRATION, FUSION} <= checkpoint.files.keys()
         assert (checkpoint.directory / "MODEL_CARD.md").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.checkpoint import CONFIG, WEIGHTS, Checkpoint, load_checkpoint, write_manifest
+from encoder.checkpoint import Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, ParityError
 from encoder.golden import (
     MAXIMUM_DIFFERENCE,
@@ -44,20 +44,6 @@ def test_a_cpu_takes_int8_and_one_block_a_call(encoder: OnnxEncoder) -> None:
 def test_a_precision_that_is_not_there_is_named(checkpoint: Checkpoint) -> None:
     with pytest.raises(CheckpointError, match=r"int4.*fp32"):
         OnnxEncoder(checkpoint, precision="int4")
-
-
-def test_what_fp16_graphs_read_is_verified(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(checkpoint.directory, tmp_path / "copy"))
-    file = copy / WEIGHTS
-    content = file.read_bytes()
-    for other in (content[:-100], content[:-1] + b"?", (copy / CONFIG).read_bytes()):
-        file.write_bytes(other)
-        with pytest.raises(CheckpointError, match=rf"{WEIGHTS} is not the file"):
-            OnnxEncoder(load_checkpoint(copy), precision="fp16")
-    file.unlink()
-    assert load_checkpoint(copy).precisions == ("int8", "fp32")
-    with pytest.raises(CheckpointError, match=f"has no {WEIGHTS}"):
-        OnnxEncoder(load_checkpoint(copy), precision="fp16")
 
 
 def test_many_threads_get_their_own_answers(encoder: OnnxEncoder) -> None:
