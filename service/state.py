@@ -170,7 +170,7 @@ events = _table(
 def keep_newest(
     connection: Connection, order: sa.Column[Any], number: int, *where: sa.ColumnElement[bool]
 ) -> None:
-    """Delete the rows of a table but the last ones of an order; others than `where` stay."""
+    """Delete the rows for which `where` holds, but for the last ones in an order."""
     newest = select(order).where(*where).order_by(order.desc())
     first_beyond = connection.scalar(newest.limit(1).offset(number))
     if first_beyond is not None:

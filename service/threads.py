@@ -73,8 +73,12 @@ class Worker:
     """
 
     def __init__(self, name: str, work: Callable[[], bool], idle_seconds: float) -> None:
-        """Take what is done, in the plural; a part of it, which returns whether there may be more;
-        and the seconds after which it is tried, if nobody wakes the thread.
+        """Do nothing before `start`.
+
+        Args:
+            name: of what is done, in the plural.
+            work: does a part of it; returns whether there may be more.
+            idle_seconds: after which it looks again, if nobody wakes it.
         """
         self._name, self._work, self._idle_seconds = name, work, idle_seconds
         self.woken = threading.Event()

@@ -71,11 +71,11 @@ async def post_compare(
     if kind == HTML:
         page = await run_in(collection.engine.readers, _page, explanation)
         return HTMLResponse(page, headers=page_headers())
-    texts = explanation.left, explanation.right
+    left_text, right_text = explanation.left.text, explanation.right.text
     found = explanation.comparison.differences
     return {
         **schemas.comparison_json(explanation),
-        "differences": found and schemas.differences_json(found, *(text.text for text in texts)),
+        "differences": found and schemas.differences_json(found, left_text, right_text),
         "left": _read(explanation.left),
         "right": _read(explanation.right),
         "timings": milliseconds(seconds),

@@ -32,6 +32,7 @@ from service.state import State, events, keep_newest, progress, standing
 DeliveryState = Literal["active", "retrying", "failed"]
 
 
+# Its JSON is what answers show, without what is secret; `dict` of it are the columns.
 class Webhook(BaseModel, frozen=True):
     """A webhook, and how far it has come."""
 
@@ -44,10 +45,10 @@ class Webhook(BaseModel, frozen=True):
     delivered: int = Field(description="Number of the last event that was received.")
     attempts: int = Field(description="To deliver the next event, which all failed.")
     failure: str | None = nullable("Why the last attempt failed; null after a success.")
-    retry_at: float = Field(
+    retry_at: float = Field(  # seconds since the epoch
         description="When the next attempt is due, ISO 8601 in UTC; null for none."
     )
-    failed: bool = Field(exclude=True)
+    failed: bool = Field(exclude=True)  # there is no other attempt until somebody resumes it
 
     @computed_field(
         description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
