@@ -46,11 +46,7 @@ def test_a_file_of_each_kind_becomes_title_and_text(library: Any) -> None:
     [
         ("application/pdf", b"%PDF-1.7", "the file is not a readable PDF"),
         ("application/pdf", pdf([BEES], encrypted=True), "the file is encrypted"),
-        (
-            "application/pdf",
-            pdf([""]),
-            "the file has no text; where its pages are pictures: tesseract",
-        ),
+        ("application/pdf", pdf([""]), "the file has no text; where its pages are pictures"),
         (DOCX, b"PK", "the file is encrypted or not a readable DOCX"),
         ("text/plain", b"a" * 2001, "the file has 2001 characters, more than 2000"),
         ("text/plain", b"", "the file has no text"),
