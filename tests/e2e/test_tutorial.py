@@ -20,8 +20,7 @@ SECONDS = 900
 NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 NO_NETWORK |= {"no_proxy": "127.0.0.1,localhost"}
 NO_NETWORK |= {name.upper(): value for name, value in NO_NETWORK.items()}
-# Encoding takes most of the time.
-SMALLER = {"LONGMATCH_ENCODER": "fast", "LONGMATCH_READING_SHARE": "0.1"}
+SMALLER = {"LONGMATCH_ENCODER": "fast", "LONGMATCH_READING_SHARE": "0.1"}  # encoding takes long
 TUTORIAL = ("0 left out", "pickle.txt", '"note/2"', '"explanation"', "no problems found")
 HOW_TO = ("0 left out", '"right"', '"bees"', '"wasps"', "pickle-old.txt 0.", "no problems found")
 
