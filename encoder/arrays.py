@@ -23,6 +23,13 @@ UInt32 = NDArray[np.uint32]
 UInt64 = NDArray[np.uint64]
 Bool = NDArray[np.bool_]
 
+
+def unit(rows: Float32) -> Float32:
+    """Return rows [N, D] at unit norm; a row of zeros stays as it is."""
+    norms: Float32 = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.maximum(norms, np.float32(1e-12))).astype(np.float32, copy=False)
+
+
 MAX_ARRAY_BYTES = 2**30  # of one file, unpacked: many times what any checkpoint needs
 
 

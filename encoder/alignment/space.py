@@ -24,7 +24,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Float32, Float64, Int8, Int64, read_arrays
+from encoder.arrays import Float32, Float64, Int8, Int64, read_arrays, unit
 from encoder.checkpoint import ALIGNMENT, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
@@ -224,10 +224,8 @@ def quantise(rows: Float32) -> tuple[Int8, Float32]:
 
 
 def _transform(vectors: Float32, mean: Float32, projection: Float32) -> Float32:
-    rows = (vectors - mean) @ projection
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: Float32 = rows / np.maximum(norms, np.float32(_SMALLEST))
-    return unit
+    rows: Float32 = ((vectors - mean) @ projection).astype(np.float32, copy=False)
+    return unit(rows)
 
 
 def write_space(space: AlignmentSpace) -> bytes:

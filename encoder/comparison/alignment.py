@@ -28,7 +28,7 @@ from encoder.comparison.matches import (
 )
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
 from encoder.comparison.text import ComparableText, span_vectors
-from encoder.comparison.words import Words, word_range
+from encoder.comparison.words import Words, word_range, words_in
 
 _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
@@ -134,8 +134,8 @@ def _worded(
 ) -> list[_Passage]:
     """Find the passages that share their words, or most of their distinctive ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
-    ours = _mask(len(left.words), [(match.left, match.left + match.length) for match in exact])
-    theirs = _mask(len(right.words), [(match.right, match.right + match.length) for match in exact])
+    ours = words_in(left.words, [(match.left, match.left + match.length) for match in exact])
+    theirs = words_in(right.words, [(match.right, match.right + match.length) for match in exact])
     links = match_sentences(
         (_without(left.words, ours), left.sentences),
         (_without(right.words, theirs), right.sentences),
@@ -204,7 +204,7 @@ def _words_of_blocks(read: ComparableText, first: int, last: int) -> tuple[int, 
 
 def _free_blocks(read: ComparableText, ranges: Sequence[tuple[int, ...]]) -> Bool:
     """Return Bool[S], whether most words of each block are outside of passages."""
-    before = _counted(_mask(len(read.words), ranges))
+    before = _counted(words_in(read.words, ranges))
     first = np.searchsorted(read.words.starts, read.offsets[:, 0], side="left")
     last = np.maximum(first, np.searchsorted(read.words.ends, read.offsets[:, 1], side="right"))
     free: Bool = before[last] - before[first] < _ACCOUNTED_FOR * np.maximum(last - first, 1)
@@ -240,8 +240,8 @@ def _span(read: ComparableText, first: int, last: int) -> Span:
 def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind]]) -> Coverage:
     sizes = words.ends - words.starts
     total = max(1, int(sizes.sum()))
-    verbatim = _mask(len(words), [place for place, kind in passages if kind == "verbatim"])
-    rest = _mask(len(words), [place for place, kind in passages if kind == "paraphrase"])
+    verbatim = words_in(words, [place for place, kind in passages if kind == "verbatim"])
+    rest = words_in(words, [place for place, kind in passages if kind == "paraphrase"])
     return Coverage(
         all=float(sizes[verbatim | rest].sum()) / total,
         verbatim=float(sizes[verbatim].sum()) / total,
@@ -250,15 +250,6 @@ def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind
 
 def _box(match: ExactMatch) -> Box:
     return Box(match.left, match.left + match.length, match.right, match.right + match.length)
-
-
-def _mask(count: int, ranges: Sequence[tuple[int, ...]]) -> Bool:
-    """Return which of `count` words lie in any of the ranges (first, after the last)."""
-    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
-    changes = np.bincount(table[:, 0], minlength=count + 1)
-    changes = changes - np.bincount(table[:, 1], minlength=count + 1)
-    inside: Bool = np.cumsum(changes[:count]) > 0
-    return inside
 
 
 def _counted(mask: Bool) -> Int64:

@@ -8,7 +8,7 @@ from encoder.arrays import Bool
 from encoder.comparison.matches import find_exact_matches
 from encoder.comparison.result import AlignedPassage, Difference, DifferenceKind, Differences, Span
 from encoder.comparison.text import ComparableText
-from encoder.comparison.words import Words, word_range
+from encoder.comparison.words import Words, word_range, words_in
 
 _SHINGLE = 4  # consecutive equal words; shorter ones are equal by chance
 _MISSING = 0.5  # share of the words of a block, from which all of it is missing
@@ -41,8 +41,10 @@ def _lacking(
     passages: Sequence[Span],
 ) -> tuple[Difference, ...]:
     """Return the blocks of a text that are not in the other, given the words that are."""
-    same = _mask(read.words, equal)
-    covered = same | _mask(read.words, [word_range(read.words, *passage) for passage in passages])
+    same = words_in(read.words, equal)
+    covered = same | words_in(
+        read.words, [word_range(read.words, *passage) for passage in passages]
+    )
     cosines = read.block_vectors @ other.block_vectors.T
     found = []
     for span, block in _parts(read):
@@ -66,7 +68,7 @@ def _parts(read: ComparableText) -> list[tuple[Span, int | None]]:
     parts: list[tuple[Span, int | None]] = []
     blocks = [word_range(read.words, *offsets) for offsets in read.offsets.tolist()]
     parts += [(Span(*place), number) for number, place in enumerate(read.offsets.tolist())]
-    inside = _mask(read.words, blocks)
+    inside = words_in(read.words, blocks)
     starts, ends = read.words.starts, read.words.ends
     for first, last in zip(
         read.sentences.first.tolist(), read.sentences.last.tolist(), strict=True
@@ -84,11 +86,3 @@ def _runs(words: Words, same: Bool, first: int, last: int) -> tuple[Span, ...]:
         Span(int(words.starts[first + begin]), int(words.ends[first + end - 1]))
         for begin, end in zip(changes[::2], changes[1::2], strict=True)
     )
-
-
-def _mask(words: Words, ranges: Sequence[tuple[int, int]]) -> Bool:
-    """Return which words lie in any of the ranges (first, after the last)."""
-    inside: Bool = np.zeros(len(words), dtype=bool)
-    for first, last in ranges:
-        inside[first:last] = True
-    return inside

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, choose_blocks
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Int64, unit
 from encoder.comparison.matches import Sentences, cut_sentences
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import SectionReader, find_sections, section_vectors
@@ -98,7 +98,4 @@ def span_vectors(read: ComparableText, spans: list[Span]) -> Float32:
     ends = np.minimum(table[:, 1:], read.offsets[:, 1])
     starts = np.maximum(table[:, :1], read.offsets[:, 0])
     weights = np.maximum(ends - starts, 0).astype(np.float32)
-    vectors: Float32 = weights @ read.block_vectors
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Float32 = vectors / np.maximum(norms, np.float32(1e-12))
-    return unit
+    return unit(weights @ read.block_vectors)

@@ -1,10 +1,11 @@
 """The words of a text with their positions, for word-level comparison."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Int64
+from encoder.arrays import Bool, Int64
 from encoder.terms.segmentation import word_spans
 
 
@@ -38,3 +39,12 @@ def word_range(words: Words, start: int, end: int) -> tuple[int, int]:
     first = int(np.searchsorted(words.starts, start, side="left"))
     last = int(np.searchsorted(words.ends, end, side="right"))
     return first, max(first, last)
+
+
+def words_in(words: Words, ranges: Sequence[tuple[int, ...]]) -> Bool:
+    """Return which words lie in any of the ranges (first, after the last), Bool[W]."""
+    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    changes = np.bincount(table[:, 0], minlength=len(words) + 1)
+    changes = changes - np.bincount(table[:, 1], minlength=len(words) + 1)
+    inside: Bool = np.cumsum(changes[: len(words)]) > 0
+    return inside

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import GOLDEN, PAIR_GRAPH
 from encoder.errors import CheckpointError
-from encoder.golden import GOLDEN_TEXTS, check_difference, golden_arrays
+from encoder.golden import check_difference, golden_arrays
 from encoder.onnx_session import open_pair_graph
 from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
@@ -98,14 +97,6 @@ class GoldenPairs:
         """Return the largest difference of a logit to the model's."""
         found = np.array([score(pair) for pair in self.pairs])
         return float(np.abs(found - self.logits).max())
-
-
-def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
-    """Return the golden pairs as the checkpoint reads them: short, long, alike and different."""
-    reader = PairTokenizer(checkpoint)
-    texts = [reader.read(text) for text in GOLDEN_TEXTS]
-    chosen = [(a, b) for a, b in combinations(range(len(texts)), 2) if (a + b) % 2]
-    return [reader.pair(texts[a], texts[b]) for a, b in [*chosen, (0, 0), (1, 1), (6, 6)]]
 
 
 def check_pair_parity(difference: float, precision: str) -> None:

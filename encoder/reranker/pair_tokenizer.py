@@ -110,19 +110,6 @@ def join_pair(
     return PairTokens(np.array(ids, dtype=np.int64), types, special)
 
 
-def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:
-    """Pad pairs to one batch: token ids, token types and special places, each Int64[N, T]."""
-    length = max(len(pair) for pair in pairs)
-    ids = np.full((len(pairs), length), padding_token, dtype=np.int64)
-    types = np.zeros((len(pairs), length), dtype=np.int64)
-    special = np.full((len(pairs), length), PADDING, dtype=np.int64)
-    for row, pair in enumerate(pairs):
-        ids[row, : len(pair)] = pair.input_ids
-        types[row, : len(pair)] = pair.token_types
-        special[row, : len(pair)] = pair.special
-    return ids, types, special
-
-
 def _fill(sentences: Sequence[tuple[int, list[int]]], room: int) -> list[int]:
     """Take sentences, the most important first, while there is room; return them in text order."""
     kept: list[tuple[int, list[int]]] = []

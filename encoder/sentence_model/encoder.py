@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Int64, unit
 from encoder.checkpoint import Checkpoint
 from encoder.device.packing import BlockPacking
 from encoder.encoder import Encoder, OpenedCheckpoint, WarmRun
@@ -116,9 +116,3 @@ class SentenceModelEncoder(BlockMeanEncoder):
                 counted[:, : len(self._model.before)] = 0
             pooled = np.einsum("bt,bth->bh", counted, tokens) / counted.sum(axis=1)[:, None]
         return unit(pooled[:, : self.checkpoint.block_dimension])
-
-
-def unit(vectors: Float32) -> Float32:
-    """Return vectors [N, D] at unit norm."""
-    norms: Float32 = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.maximum(norms, np.float32(1e-12))).astype(np.float32)

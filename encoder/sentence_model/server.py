@@ -21,11 +21,11 @@ from typing import Any
 import httpcore2
 import numpy as np
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, unit
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SENTENCE_MODEL, Checkpoint
 from encoder.errors import CheckpointError, EncoderServerError
-from encoder.sentence_model.encoder import BlockMeanEncoder, unit
+from encoder.sentence_model.encoder import BlockMeanEncoder
 from encoder.sentence_model.name import SentenceModelName, choose
 
 KEY = "LONGMATCH_ENCODER_KEY"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64, UInt64, read_arrays
+from encoder.arrays import Float32, Int64, UInt64, read_arrays, unit
 from encoder.checkpoint import HASHED_TERMS, TERMS, Checkpoint, read_verified
 from encoder.errors import CheckpointError
 from encoder.terms.term_table import (
@@ -67,10 +67,7 @@ class HashedTerms:
         values = np.log1p(counts) * self._signed_weights[rows]
         places = owners * self.dimension + self._places[rows]
         sums = np.bincount(places, values, minlength=len(blocks) * self.dimension)
-        features = sums.reshape(len(blocks), self.dimension).astype(np.float32)
-        norms = np.linalg.norm(features, axis=1, keepdims=True)
-        unit: Float32 = features / np.maximum(norms, np.float32(1e-9))
-        return unit
+        return unit(sums.reshape(len(blocks), self.dimension).astype(np.float32))
 
     @cached_property
     def _places(self) -> Int64:

@@ -5,6 +5,7 @@ length the sizes of all tensors are known before a word is read.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.export import Dim
 
 from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
+from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
@@ -22,10 +24,9 @@ from encoder.reranker.onnx_reranker import (
     GoldenPairs,
     OnnxReranker,
     check_pair_parity,
-    golden_pairs_of,
     write_golden_pairs,
 )
-from encoder.reranker.pair_tokenizer import PairTokens
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 from evaluation.quality_gate import add_to_report
 from training.export.create import load_reranker_model
 from training.export.export import check_precisions, staged_graphs
@@ -57,6 +58,14 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     add_to_report(checkpoint.directory / PARITY, figures)
     write_manifest(checkpoint.directory)
     return differences
+
+
+def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
+    """Return the golden pairs as the checkpoint reads them: short, long, alike and different."""
+    reader = PairTokenizer(checkpoint)
+    texts = [reader.read(text) for text in GOLDEN_TEXTS]
+    chosen = [(a, b) for a, b in combinations(range(len(texts)), 2) if (a + b) % 2]
+    return [reader.pair(texts[a], texts[b]) for a, b in [*chosen, (0, 0), (1, 1), (6, 6)]]
 
 
 def score_with_model(model: MatchIgnition, pairs: Sequence[PairTokens]) -> "np.ndarray":

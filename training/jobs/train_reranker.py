@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs
+from encoder.reranker.pair_tokenizer import PADDING, SPECIAL_TOKENS, PairTokens
 from evaluation.judgements import Qrels
 from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
@@ -229,3 +229,16 @@ def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> Rera
             export_reranker(checkpoint, job.precisions)
         write_report(job, report, directory)
     return load_reranker_checkpoint(job.output)
+
+
+def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:
+    """Pad pairs to one batch: token ids, token types and special places, each Int64[N, T]."""
+    length = max(len(pair) for pair in pairs)
+    ids = np.full((len(pairs), length), padding_token, dtype=np.int64)
+    types = np.zeros((len(pairs), length), dtype=np.int64)
+    special = np.full((len(pairs), length), PADDING, dtype=np.int64)
+    for row, pair in enumerate(pairs):
+        ids[row, : len(pair)] = pair.input_ids
+        types[row, : len(pair)] = pair.token_types
+        special[row, : len(pair)] = pair.special
+    return ids, types, special

@@ -11,8 +11,9 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import TOKENIZER
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, collate_pairs
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 from training.data import rerank_pairs
+from training.jobs.train_reranker import collate_pairs
 
 HARBOUR = "The quay was built of stone. Bakers knead dough. The stone quay fell into the harbour."
 OTHER = "Nobody saw it. A stone quay and a harbour were drawn. Poets walk alone at dusk."
