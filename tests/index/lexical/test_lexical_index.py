@@ -277,14 +277,11 @@ def test_terms_whose_ids_end_alike_are_told_apart() -> None:
 
 
 def test_candidate_terms_stay_within_the_postings_budget() -> None:
-    def query(*documents: int) -> LexicalQuery:
-        return query_of(documents)
-
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
-    assert index.lexical.scoring.candidate_terms(query(budget + 1, 2, 2)) == [0]
-    assert index.lexical.scoring.candidate_terms(query(budget - 2, 3, 1, 2)) == [0, 3]
-    assert len(index.lexical.scoring.candidate_terms(query(*[2] * 2 * limit))) == limit
-    assert index.lexical.scoring.candidate_terms(query()) == []
+    assert index.lexical.scoring.candidate_terms(query_of([budget + 1, 2, 2])) == [0]
+    assert index.lexical.scoring.candidate_terms(query_of([budget - 2, 3, 1, 2])) == [0, 3]
+    assert len(index.lexical.scoring.candidate_terms(query_of([2] * 2 * limit))) == limit
+    assert index.lexical.scoring.candidate_terms(query_of([])) == []
 
 
 def test_forgotten_names_are_read_again(

@@ -3,6 +3,7 @@
 import json
 import logging
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 def add(path: Path, scopes: frozenset[Scope] = READ, expires: datetime | None = None) -> str:
     key, token = make_key("someone", scopes, expires)
-    change_keys(path, lambda keys: keys.update({key.id: key}))
+    change_keys(path, lambda keys: (time.sleep(0.02), keys.update({key.id: key})))  # it may race
     return token
 
 
