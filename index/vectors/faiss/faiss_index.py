@@ -269,13 +269,11 @@ class FaissIndex:
         """
         query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
-        sequence, ids = self.sequence, self.ids()
-        for start in range(0, len(ids), EXACT_SLICE):
-            end = start + EXACT_SLICE
-            some = faiss.IDSelectorRange(int(ids[start]), int(ids[start:end][-1]) + 1)
+        sequence = self.sequence
+        for lists in _slices(self.list_sizes(), EXACT_SLICE):
             with ivf.openmp_threads_for(added=0), self._lock.reading():
                 sequence = self.sequence
-                found = ivf.search_nearest_lists(self._index, query, k, self.nlist, some)
+                found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
         return best, sequence
 
@@ -343,3 +341,10 @@ def _sorted(ids: Int64, new: Int64) -> Int64:
     """Return ids and new ones, both ascending, together."""
     both = np.concatenate([ids, new])
     return np.sort(both) if len(ids) and len(new) and new[0] < ids[-1] else both
+
+
+def _slices(sizes: Int64, size: int) -> list[Int64]:
+    """Divide lists of these sizes Int64[nlist] into runs of about `size` vectors."""
+    run_of_list = (np.cumsum(sizes) - sizes) // size
+    starts = np.flatnonzero(np.diff(run_of_list)) + 1
+    return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
