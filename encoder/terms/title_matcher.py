@@ -14,6 +14,8 @@ from encoder.arrays import Int64, UInt64
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no item of a run
 _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # of splitmix64
+_SLOTS = 1 << 16  # of a table of titles
+_LOW_BITS = np.uint64(_SLOTS - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,15 @@ class TitleMatcher:
             For each length of titles: it, where titles of this length begin, and their hashes.
         """
         lengths = self.lengths.tolist() if len(self.hashes) else []
+        seen = np.zeros(_SLOTS, dtype=np.bool_)  # most runs are no title, which their bits show
+        seen[self.hashes[:_SLOTS] & _LOW_BITS] = True
+        seen |= len(self.hashes) > _SLOTS
         for length, runs in _runs_of_lengths(items, lengths):
             mixed = _mix(runs)
-            places = np.minimum(np.searchsorted(self.hashes, mixed), len(self.hashes) - 1)
-            starts = np.flatnonzero(self.hashes[places] == mixed)
+            maybe = np.flatnonzero(seen[mixed & _LOW_BITS])
+            some = mixed[maybe]
+            places = np.minimum(np.searchsorted(self.hashes, some), len(self.hashes) - 1)
+            starts = maybe[self.hashes[places] == some]
             yield length, starts, mixed[starts]
 
     def joined(self, more: "TitleMatcher") -> "TitleMatcher":

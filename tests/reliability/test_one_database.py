@@ -165,7 +165,7 @@ def test_one_server_at_a_time_makes_a_generation(
     """The other waits for what is made, unless its maker is killed, or paused for long."""
     monkeypatch.setattr(index.postgresql.connections, "LEASE_SECONDS", 1 if hit else 600)
     processes = multiprocessing.get_context("spawn")
-    goes_on, given = processes.Event(), (str(tmp_path), postgresql.url)
+    goes_on, given = tmp_path / "goes on", (str(tmp_path), postgresql.url)
     with run_qdrant(tmp_path / "engine") as qdrant, ThreadPoolExecutor() as threads:
         engine = open_engine(*given, qdrant.url)
         with closing(engine.store):
@@ -180,11 +180,11 @@ def test_one_server_at_a_time_makes_a_generation(
                 with psycopg.connect(postgresql.url, autocommit=True) as connection:
                     waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
                     wait_until(lambda: connection.execute(waiting).rowcount)
-                goes_on.set()
+                goes_on.touch()
             waits.result()
             assert holds_the_store(engine)
             os.kill(maker.pid, signal.SIGCONT)
-            goes_on.set()
+            goes_on.touch()
             maker.join()
             assert bool(maker.exitcode) == (hit is not None)
             assert holds_the_store(engine)
@@ -198,13 +198,13 @@ def open_engine(folder: str, database: str, url: str) -> QdrantEngine:
     return connect(store, url)
 
 
-def make_slowly(folder: str, database: str, url: str, goes_on: Any) -> None:
-    """Make a generation in a process of its own, which waits before it writes a point."""
+def make_slowly(folder: str, database: str, url: str, goes_on: Path) -> None:
+    """Make a generation in a process of its own, which writes no point until a file is there."""
     engine = open_engine(folder, database, url)
     write = engine._upsert
 
     def wait_and_write(*points: Any) -> None:
-        goes_on.wait()
+        wait_until(goes_on.exists)
         write(*points)
 
     engine._upsert = wait_and_write  # type: ignore[method-assign]
