@@ -86,7 +86,8 @@ checkpoint: $(VENV)/testing
 	$(BIN)/longmatch lab create-checkpoint encoder/recipes/smith-minilm-l6.toml --bert $(BERT) \
 		--output build/start --precision int8
 	$(BIN)/longmatch lab train general --checkpoint build/start --output build/smith-minilm-l6 \
-		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
+		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work \
+		--precision int8 --precision fp16
 
 # Make the smaller checkpoint that ships, `fast`, of the other one: DATA as above, with wiki_long.
 fast-checkpoint: $(VENV)/testing
