@@ -433,7 +433,6 @@ def test_filters_mean_the_same(
 
 @pytest.mark.parametrize(("inverted", "expected"), [(False, {1, 3}), (True, {2})])
 def test_ids_mean_the_same(core: QdrantClient, inverted: bool, expected: set[int]) -> None:
-    """Also the first and the last."""
     points = [models.PointStruct(id=n, vector={"document": [1.0]}) for n in (1, 2, 3)]
     core.upsert("c", points, wait=True, update_filter=models.Filter(must=[]))
     chosen = models.Filter(must=[condition_of_ids(IdSet(4, np.array([1, 3]), inverted))])
