@@ -32,10 +32,12 @@ pytest_plugins = [
 ]
 
 
-def pytest_report_header() -> str:
-    """Say which server of a Qdrant the tests of engines use."""
-    server = os.environ.get("LONGMATCH_TEST_QDRANT")
-    return f"a Qdrant server (LONGMATCH_TEST_QDRANT): {server or 'not asked for'}"
+def pytest_report_header() -> list[str]:
+    """Say which Qdrant and which all-MiniLM-L6-v2 the tests use besides what they have."""
+    asked = {"a Qdrant server": "LONGMATCH_TEST_QDRANT", "MiniLM": "LONGMATCH_TEST_MINILM"}
+    return [
+        f"{what} ({name}): {os.environ.get(name, 'not asked for')}" for what, name in asked.items()
+    ]
 
 
 def pytest_collection_finish() -> None:

@@ -184,13 +184,13 @@ def _error(
         sums = np.bincount(numbers, gaps * times[which])
         resampled.append(np.abs(sums).sum() / (weights * times[which]).sum())
     low, high = np.quantile(resampled, [0.025, 0.975]) - (np.mean(resampled) - error.equal_mass)
-    perfect = errors_of_perfect(probabilities, weights, numbers)
+    perfect = np.quantile(errors_of_perfect(probabilities, weights, numbers), 0.95)
     return {
         "pairs": len(labels),
         **asdict(error),
         "low": max(0.0, float(low)),
         "high": float(high),
-        "perfect_at_most": float(np.quantile(perfect, 0.95)),
+        "perfect_at_most": float(perfect),
     }
 
 

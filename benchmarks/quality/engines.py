@@ -134,9 +134,8 @@ def _ask(
     for name, query in queries:
         for engine, data in engines.items():
             started, processor = time.perf_counter(), time.process_time()
-            answer = search(
-                data, query, _OPTIONS, fusion=rule, calibrator=_NO_CALIBRATION, among=None
-            )
+            by: Any = {"fusion": rule, "calibrator": _NO_CALIBRATION, "among": None}
+            answer = search(data, query, _OPTIONS, **by)
             ids, seconds, of_processor = answers[engine]
             seconds.append(time.perf_counter() - started)
             of_processor.append(time.process_time() - processor)

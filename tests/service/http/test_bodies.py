@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from service.body import TimedBody
+from service.errors import UploadTooSlowError
 from tests.kit.problems import problem
 
 JSON = "application/json"
@@ -35,6 +37,21 @@ def dropped(client: Any, method: str, path: str, **headers: str) -> httpx.Respon
     """Send a body that never ends and that must not be waited for."""
     answer: httpx.Response = client.request(method, path, content=unfinished(), headers=headers)
     return answer
+
+
+async def some_part() -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"type": "http.request", "more_body": True}
+
+
+def test_a_body_has_ten_seconds_and_one_for_each_64_kib(library: Any) -> None:
+    with library.app.state.engine.scheduler.reserve(1) as reservation:
+        body = TimedBody(some_part, reservation, cast(Any, None), repr, 2**23, max_queue_tokens=1)
+        body.received, body.waited = 64 * 64 * 1024, 4.0 + 64
+        asyncio.run(body.receive())
+        body.waited = 11.0 + 64
+        with pytest.raises(UploadTooSlowError):
+            asyncio.run(body.receive())
 
 
 @pytest.mark.parametrize("path", ["//x", "/nowhere", "/match/", "/problems/a/b", "/docs/more"])
