@@ -85,7 +85,7 @@ class _Handler(socketserver.StreamRequestHandler):
             self._serve()
 
     def _serve(self) -> None:
-        method, path = (part.decode() for part in self.rfile.readline().split()[:2] or ("", ""))
+        method, path = (part.decode() for part in self.rfile.readline().split()[:2] or (b"", b""))
         if not method:
             return  # the connection had no request
         headers = {}
