@@ -93,8 +93,8 @@ def _scored(pair: PairScore) -> str:
 def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
     count = "1 passage covers" if passages == 1 else f"{passages} passages cover"
     return (
-        f"{count} {_percent(left.all)} of the left text ({_percent(left.verbatim)} word for "
-        f"word) and {_percent(right.all)} of the right text ({_percent(right.verbatim)})."
+        f"{count} {percent(left.all)} of the left text ({percent(left.verbatim)} word for "
+        f"word) and {percent(right.all)} of the right text ({percent(right.verbatim)})."
     )
 
 
@@ -109,8 +109,11 @@ def _words(read: ComparableText, passage: AlignedPassage) -> int:
     return last - first
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.995 or share == 1 else f"{100 * share:.1f} %"
+def percent(share: float) -> str:
+    """Return a share as a percentage; "100 %" and "0 %" are exact."""
+    if 0 < share < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"
 
 
 def compare_texts(

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from encoder.comparison.compare import percent
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
@@ -134,7 +135,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = percent
+    environment.filters["percent"] = lambda share: percent(share).replace(" ", "\N{NO-BREAK SPACE}")
     environment.globals.update(
         kind_classes=KIND_CLASSES,
         kinds=_KINDS,
@@ -147,15 +148,6 @@ def _template() -> Template:
         script=_read("report.js"),
     )
     return environment.get_template("report.html")
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage; "100 %" and "0 %" are exact."""
-    if 0 < share < 0.01:
-        return "<1\N{NO-BREAK SPACE}%"
-    if 0.99 < share < 1:
-        return ">99\N{NO-BREAK SPACE}%"
-    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _finalize(value: object) -> object:

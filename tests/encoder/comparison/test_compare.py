@@ -156,8 +156,8 @@ def test_evidence_carries_the_figures() -> None:
     left, right, _ = planted(0.5)
     found = compared(left, right)
     [covers] = [text for text in found.evidence if "covers" in text]
-    assert f"{100 * found.left_coverage:.3g} % of the left text" in covers
-    assert f"{100 * found.right_coverage:.3g} % of the right text" in covers
+    assert f"{100 * found.left_coverage:.0f} % of the left text" in covers
+    assert f"{100 * found.right_coverage:.0f} % of the right text" in covers
     assert any("1000 words" in sentence for sentence in found.evidence)
     scored = "The score is 0.42 (words 0.47, meaning as a whole 0.25)"
     assert found.evidence[-1] == f"{scored}; there is no probability: few documents."
