@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import service.cli.corpora
-from service.web.report import percent
+from encoder.comparison.compare import percent
 from tests.kit.calibrations import calibrated
 from tests.kit.command import Run
 from tests.kit.paragraphs import text_of
@@ -208,7 +208,8 @@ def test_a_pair_has_one_score_on_all_surfaces(
         "/compare", json={"left": ids[0], "right": ids[1]}, headers={"accept": "text/html"}
     ).text
     assert f"The score is {expected['score']:.2f} (" in page
-    assert f"<b>{percent(expected['probability'])}</b> likely to match" in page
+    likely = percent(expected["probability"]).replace(" ", "\N{NO-BREAK SPACE}")
+    assert f"<b>{likely}</b> likely to match" in page
     text = longmatch("compare", *names, "--encoder", checkpoint, "--data", data).out
     assert text.startswith(
         f"{expected['relation']} "
