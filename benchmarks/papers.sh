@@ -45,7 +45,7 @@ create() {
   longmatch lab create-checkpoint "$work/$1.toml" --bert "$bert" --output "$work/$2"
 }
 
-step "SMITH: masked words and blocks from random weights, then links"
+step "SMITH: masked words and blocks from random weights, then sections of a document"
 create smith-paper smith-start
 train smith-paper-pretrain "$work/smith-start" "$work/smith-pretrained" 5
 train adapt-sections "$work/smith-pretrained" "$work/smith" 20
