@@ -14,25 +14,26 @@ demo: $(VENV)/serving
 
 # Install what the tests need, and pass the linters and the tests: every behaviour once.
 test: packages
-	$(MAKE) --no-print-directory -j 6 check tests
+	$(MAKE) --no-print-directory -j 7 check tests
 
 # The same with all sweeps: every fault, every cut, every kill. The seed of a run is printed.
 test-all: packages
-	$(MAKE) --no-print-directory -j 6 check tests TIER=--sweep
+	$(MAKE) --no-print-directory -j 7 check tests TIER=--sweep
 
 # Unit tests alone, without torch, Ray, a browser, a database or a server: what to run after an edit.
 fast: $(VENV)/testing
-	$(MAKE) --no-print-directory -j 4 $(filter-out tests-browser,$(PARTS)) TIER="--fast --quiet"
+	$(MAKE) --no-print-directory -j 4 $(filter-out tests-browser tests-processes,$(PARTS)) TIER="--fast --quiet"
 
 # Parts of about equal length, each a process that collects tests of its folders alone. Tests
 # that measure time come after them, one after another. A process that takes ten minutes for one
 # test shows where it waits, and ends; in a sweep a test may.
 index := tests/index tests/encoder tests/evaluation
-training := tests/training tests/contract tests/reliability
-commands := tests/service/cli tests/clients tests/e2e
+training := tests/training tests/contract
+commands := tests/service/cli
+processes := tests/reliability tests/clients tests/e2e
 browser := tests/browser tests/deploy
-service := tests $(addprefix --ignore=,$(index) $(training) $(commands) $(browser))
-PARTS := tests-commands tests-training tests-index tests-service tests-browser
+service := tests $(addprefix --ignore=,$(index) $(training) $(commands) $(processes) $(browser))
+PARTS := tests-processes tests-training tests-commands tests-index tests-service tests-browser
 PYTEST := $(BIN)/python -m pytest $(TIER)
 LIMIT = $(if $(findstring sweep,$(TIER)),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
 $(PARTS): tests-%:

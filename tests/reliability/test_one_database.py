@@ -154,7 +154,9 @@ def test_changes_are_seen_in_their_order(
             store.close()
 
 
-@pytest.mark.parametrize("hit", [None, signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "hit", [None, pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGSTOP]
+)
 def test_one_server_at_a_time_makes_a_generation(
     postgresql: PostgreSQLServer,
     tmp_path: Path,

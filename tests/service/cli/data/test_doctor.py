@@ -154,10 +154,16 @@ ALL, FORMAT, KIND = slice(None), slice(60, 64), slice(68, 72)  # of SQLite's hea
 @pytest.mark.parametrize(
     "damage",
     [
-        *(ALL, FORMAT, KIND, slice(4096, 8192), slice(16384, 24576)),
+        slice(4096, 8192),
         "INSERT INTO standing (id, interest, created, scanned, bytes) "
         "VALUES (x'00', '{}', '', 0, 0)",
-        "UPDATE judged SET text = x'00' WHERE number = 7",
+        *(
+            pytest.param(damage, marks=pytest.mark.slow)
+            for damage in (
+                *(ALL, FORMAT, KIND, slice(16384, 24576)),
+                "UPDATE judged SET text = x'00' WHERE number = 7",
+            )
+        ),
     ],
 )
 def test_doctor_sets_a_damaged_state_aside(
