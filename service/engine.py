@@ -120,8 +120,8 @@ class Collection:
         metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe of a local index.
         maintenance: the thread that keeps the index accurate and compact.
-        opened: closes all of it.
         map: of its documents.
+        opened: closes all of it.
         number: another one for each that is opened.
     """
 
@@ -140,8 +140,8 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor | None
     maintenance: Maintenance
+    map: LiveMap
     opened: ExitStack
-    map: LiveMap = field(default_factory=LiveMap)
     number: int = field(default_factory=count(1).__next__)
 
     @property

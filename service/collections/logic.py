@@ -20,6 +20,7 @@ from service.errors import FieldError, InvalidInputError, SettingsError, TooMany
 from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor
+from service.map.logic import LiveMap
 from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
@@ -54,12 +55,12 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
         maintenance = Maintenance(data, scoring, metrics, settings)
-        opened.callback(maintenance.close)
+        opened.callback(maintenance.worker.close)
         recall_monitor = None
         if not data.store.searched_elsewhere:
             recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
-            recall_monitor.start()
-            opened.callback(recall_monitor.close)
+            recall_monitor.worker.start()
+            opened.callback(recall_monitor.worker.close)
         writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
         standing = StandingQueries(state, settings, metrics)
         opened.callback(standing.close)
@@ -81,12 +82,13 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             metrics=metrics,
             recall_monitor=recall_monitor,
             maintenance=maintenance,
+            map=LiveMap(data.store),
             opened=opened,
         )
-        opened.callback(collection.map.close)
+        opened.callback(collection.map.worker.close)
         opened.callback(stop_collection, collection)
         forget_unstored(collection)
-        maintenance.start()
+        maintenance.worker.start(rest=maintenance.seconds)
         standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
@@ -98,7 +100,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
 
 def stop_collection(collection: Collection) -> None:
     """Ask the background work of a collection to end, without waiting for it."""
-    collection.maintenance.stop()  # a running training gives up while the rest closes
+    collection.maintenance.worker.stop()  # a running training gives up while the rest closes
     collection.jobs.stop()
     collection.standing.stop()
 

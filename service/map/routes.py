@@ -87,7 +87,7 @@ async def get_map(
     collection are chosen evenly. The positions say nothing but who is near whom.
     """
     readers = collection.engine.readers
-    found, progress = await run_in(readers, collection.map.read, collection.data.store)
+    found, progress = await run_in(readers, collection.map.read)
     if field is not None and progress is None and field not in found.fields:
         named = ", ".join(found.fields) or "none"
         detail = f"it distinguishes no documents; those that do: {named}"

@@ -295,7 +295,7 @@ class StandingQueries:
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
         self._collection: Collection | None = None
-        self._worker = Worker("standing queries", self._work, _HELD_SECONDS)
+        self._worker = Worker("standing queries", self._work)
         self._behind_since: float | None = None
 
     @property
@@ -352,16 +352,17 @@ class StandingQueries:
     def stop(self) -> None:
         """Ask the thread to stop, without waiting for it."""
         self._worker.stop()
-        self.webhooks.stop()
+        self.webhooks.worker.stop()
 
     def close(self) -> None:
         """Stop, and wait for the threads; closing twice does nothing."""
         self.stop()
         self._worker.close()
-        self.webhooks.close()
+        self.webhooks.worker.close()
 
-    def _work(self) -> bool:
-        more = self._collection is not None and scan_new_documents(self._collection)
-        if not (more or self._worker.woken.is_set()):
+    def _work(self) -> float:
+        if self._collection is not None and scan_new_documents(self._collection):
+            return 0.0
+        if not self._worker.woken.is_set():
             self._behind_since = None
-        return more
+        return _HELD_SECONDS

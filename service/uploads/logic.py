@@ -58,7 +58,7 @@ class Jobs:
     def __init__(
         self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self._worker = Worker("jobs", self._run_next, _IDLE_SECONDS)
+        self._worker = Worker("jobs", self._run_next)
         self.store = JobStore(state, server_id(data) if state.shared else "")
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
@@ -194,8 +194,8 @@ class Jobs:
         self._turns[client] = max(self._turns.values(), default=0) + 1
         return first[client]
 
-    def _run_next(self) -> bool:
-        """Run the next job for a turn; return whether there was one.
+    def _run_next(self) -> float:
+        """Run the next job for a turn; return the seconds to rest, 0 where there was one.
 
         A job that cannot continue stays the oldest of its client, and those behind it wait: of two
         versions of a document, the later one must win.
@@ -203,7 +203,7 @@ class Jobs:
         waiting = self._next()
         job = None if waiting is None else self.store.begin(waiting)
         if job is None:
-            return waiting is not None
+            return _IDLE_SECONDS if waiting is None else 0.0
         self._turn_began = monotonic()
         try:
             self._run(job)
@@ -213,7 +213,7 @@ class Jobs:
                 _LOG.error("job %s is paused: %s", job.id, reason)
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
                 self._worker.stopping.wait(_RETRY_SECONDS)
-        return True
+        return 0.0
 
 
 BATCH_DOCUMENTS = 64
