@@ -1,5 +1,6 @@
 """POST and GET /feedback, DELETE /feedback/{id}: verdicts, kept as long as their documents."""
 
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Body, Header, Path, Request
@@ -21,8 +22,8 @@ from service.schemas import (
     DocumentId,
     PageSize,
     QueryBody,
+    next_cursor,
     nullable,
-    write_cursor,
 )
 from service.threads import run_in
 
@@ -127,7 +128,7 @@ async def get_feedback(
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
     return FeedbackPage(
         feedback=verdicts,
-        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
+        next_cursor=next_cursor(verdicts, limit, attrgetter("id")),
     )
 
 
