@@ -34,7 +34,7 @@ from index.store.schema import collection_name
 from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
-FORMAT = 2
+FORMAT = 3
 METADATA = sa.MetaData()
 
 

@@ -109,7 +109,7 @@ async def retrieve_and_rerank(
     collection: Collection,
     queries: Sequence[EncodedText],
     search: SearchOptions,
-    options: RerankBody,
+    options: RerankBody | None,
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
@@ -120,18 +120,20 @@ async def retrieve_and_rerank(
         collection: of an engine with a reranker.
         queries: to find matches for.
         search: how many documents to return, and which; its bounds apply to the final scores.
-        options: how much to read.
+        options: how much to read; None for no reranking.
 
     Raises:
         ValueError: there is no reranker; see `validate_rerank`.
     """
+    if options is None:
+        return await retrieve(collection, queries, search)
     if collection.engine.reranking is None:
         raise ValueError("there is no reranker")
     top_k = max(search.top_k, min(options.candidates, MAX_TOP_K))
     found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
     reranked = [
-        await _rerank(collection, collection.engine.reranking, query, matches, options)
-        for query, matches in zip(queries, found, strict=True)
+        await _rerank(collection, collection.engine.reranking, matches, options)
+        for matches in found
     ]
     return [_with_hits(matches, _cut(matches.answer.hits, search)) for matches in reranked]
 
@@ -143,7 +145,6 @@ def _with_hits(matches: Matches, hits: tuple[Hit, ...]) -> Matches:
 async def _rerank(
     collection: Collection,
     pool: RerankPool,
-    query: EncodedText,
     found: Matches,
     options: RerankBody,
 ) -> Matches:
@@ -152,6 +153,7 @@ async def _rerank(
     first = hits[: options.candidates]
     texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
+    (query,) = found.texts
     text = text_below(query.title, query.text)
     logits, seconds = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
     fitted = probability_map_of(collection, mode)
