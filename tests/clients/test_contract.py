@@ -20,12 +20,12 @@ from service.app import describe_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
 from service.documents import schemas as documents
-from service.embeddings import schemas as embeddings
+from service.embeddings import routes as embeddings
 from service.feedback import store as feedback_store
 from service.map import routes as corpus_map
 from service.match import retrieve
 from service.match import schemas as match
-from service.ops import schemas as ops
+from service.ops import routes as ops
 from service.standing import schemas as standing
 from service.text import routes as files
 from service.uploads import store
