@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A part of the map: its middle in coordinates, and its telling words."""
+    """A part of the map: its middle in coordinates, and at most three telling words."""
 
     x: int
     y: int

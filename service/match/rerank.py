@@ -117,24 +117,17 @@ async def retrieve_and_rerank(
     search, and the receipt says so. Documents beyond the candidates follow in their order.
 
     Args:
-        collection: of an engine with a reranker.
+        collection: what to search, and with what.
         queries: to find matches for.
         search: how many documents to return, and which; its bounds apply to the final scores.
-        options: how much to read; None for no reranking.
-
-    Raises:
-        ValueError: there is no reranker; see `validate_rerank`.
+        options: how much to read, as `validate_rerank` lets through; None for no reranking.
     """
-    if options is None:
+    pool = collection.engine.reranking
+    if options is None or pool is None:
         return await retrieve(collection, queries, search)
-    if collection.engine.reranking is None:
-        raise ValueError("there is no reranker")
     top_k = max(search.top_k, min(options.candidates, MAX_TOP_K))
     found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
-    reranked = [
-        await _rerank(collection, collection.engine.reranking, matches, options)
-        for matches in found
-    ]
+    reranked = [await _rerank(collection, pool, matches, options) for matches in found]
     return [_with_hits(matches, _cut(matches.answer.hits, search)) for matches in reranked]
 
 

@@ -1,6 +1,7 @@
 """/livez, /readyz, /metrics, /version, and the meaning of errors at /problems."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import Path
@@ -11,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
-from index.search.corpus_calibration import NullDistribution
+from index.search.corpus_calibration import NullDistribution, Threshold
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
@@ -94,13 +95,6 @@ class LimitsBody(BaseModel):
     rerank_seconds: float = RERANK_SECONDS
 
 
-class ThresholdBody(BaseModel):
-    """The score that a given share of random pairs of the corpus reaches."""
-
-    false_positive_rate: float
-    score: float
-
-
 class KindBody(BaseModel):
     """The calibration of one kind of score."""
 
@@ -115,7 +109,7 @@ class KindBody(BaseModel):
         "Documents whose random pairs were measured; null if the data directory has not been "
         "calibrated."
     )
-    thresholds: list[ThresholdBody] = Field(description="By false positive rate.")
+    thresholds: Sequence[Threshold] = Field(description="By false positive rate.")
 
 
 class CalibrationBody(BaseModel):
@@ -162,10 +156,7 @@ def _kind(fitted: FittedMap | None, measured: NullDistribution | None) -> KindBo
         method=None if fitted is None else "platt",
         calibration_error=None if fitted is None else fitted.error.equal_mass,
         documents=None if measured is None else measured.documents,
-        thresholds=[
-            ThresholdBody.model_validate(threshold, from_attributes=True)
-            for threshold in (() if measured is None else measured.thresholds)
-        ],
+        thresholds=() if measured is None else measured.thresholds,
     )
 
 

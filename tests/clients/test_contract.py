@@ -51,7 +51,7 @@ ANSWERS: dict[type, type[Any]] = {
     status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
     status.FacetValue: documents.FacetValueBody, status.Facet: documents.FacetBody,
-    status.MapCluster: corpus_map.ClusterBody, status.DocumentMap: corpus_map.MapResponse,
+    status.MapCluster: corpus_map.Cluster, status.DocumentMap: corpus_map.MapResponse,
     results.FeedbackQuery: feedback_store.AskedBody, results.Feedback: feedback_store.Verdict,
     results.Member: documents.MemberBody, status.WebhookState: standing.Webhook,
     status.StandingQuery: standing.StandingQuery, results.Event: standing.Event,
