@@ -17,13 +17,14 @@ from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
-from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor
 from service.map.logic import LiveMap
 from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -87,7 +88,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         )
         opened.callback(collection.map.worker.close)
         opened.callback(stop_collection, collection)
-        forget_unstored(collection)
+        _forget_unstored(collection)
         maintenance.worker.start(rest=maintenance.seconds)
         standing.start(collection)
         jobs.start(partial(run_job, collection))
@@ -96,6 +97,23 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             opened.callback(engine.search_processes.forget, collection.number)
         failing.pop_all()
     return collection
+
+
+def _forget_unstored(collection: Collection) -> None:
+    """Remove the verdicts on documents that are not stored, which a backup may have.
+
+    It is copied while the service works: first the feedback, then the documents.
+
+    What fails is logged: it must not keep documents from being served.
+    """
+    try:
+        named = collection.feedback.documents()
+        stored = collection.data.store.content_hashes(named)
+        lost = [name for name in named if name not in stored]
+        if lost:
+            collection.feedback.forget(lost)
+    except StoreError as error:
+        _LOG.warning("feedback on documents that are gone was not removed: %s", error)
 
 
 def stop_collection(collection: Collection) -> None:
@@ -110,9 +128,6 @@ def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
     if checkpoint.reading_share == engine.checkpoint.reading_share:
         return engine.tokenizer
     return open_document_tokenizer(checkpoint)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def open_collections(engine: Engine) -> None:
