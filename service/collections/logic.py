@@ -56,17 +56,20 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
         maintenance = Maintenance(data, scoring, metrics, settings)
-        opened.callback(maintenance.worker.close)
+        corpus_map = LiveMap(data.store)
+        standing = StandingQueries(state, settings, metrics)
+        writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
+        jobs = Jobs(state, path, settings, metrics)
+        opened.callback(jobs.threads.shutdown)
+        workers = [part.worker for part in (maintenance, corpus_map, standing.webhooks)]
+        workers += [standing.worker, jobs.worker]  # which use what is before them
         recall_monitor = None
         if not data.store.searched_elsewhere:
             recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
             recall_monitor.worker.start()
-            opened.callback(recall_monitor.worker.close)
-        writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
-        standing = StandingQueries(state, settings, metrics)
-        opened.callback(standing.close)
-        jobs = Jobs(state, path, settings, metrics)
-        opened.callback(jobs.close)
+            workers.append(recall_monitor.worker)
+        for worker in workers:
+            opened.callback(worker.close)
         collection = Collection(
             name=name,
             engine=engine,
@@ -83,10 +86,10 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             metrics=metrics,
             recall_monitor=recall_monitor,
             maintenance=maintenance,
-            map=LiveMap(data.store),
+            map=corpus_map,
+            workers=workers,
             opened=opened,
         )
-        opened.callback(collection.map.worker.close)
         opened.callback(stop_collection, collection)
         _forget_unstored(collection)
         maintenance.worker.start(rest=maintenance.seconds)
@@ -118,9 +121,8 @@ def _forget_unstored(collection: Collection) -> None:
 
 def stop_collection(collection: Collection) -> None:
     """Ask the background work of a collection to end, without waiting for it."""
-    collection.maintenance.worker.stop()  # a running training gives up while the rest closes
-    collection.jobs.stop()
-    collection.standing.stop()
+    for worker in collection.workers:  # a running training gives up while the rest closes
+        worker.stop()
 
 
 def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
