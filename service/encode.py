@@ -13,6 +13,7 @@ from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
+from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
@@ -73,6 +74,26 @@ class EncodedText:
         return EncodedQuery(
             self.text, self.vector, self.title, vectors, self.vector_id, offsets=offsets
         )
+
+
+def encode_alone(
+    encoder: Encoder, text: str, title: str = "", document_id: str | None = None
+) -> EncodedText:
+    """Encode a text in this thread, or the text of a stored document again.
+
+    Raises:
+        EmptyTextError: it has no token.
+    """
+    sentences = encoder.read(text)
+    encoded = encoder.encode([sentences])
+    return EncodedText(
+        text=text,
+        title=title,
+        vector=encoded.document_vectors[0],
+        receipt=sentences.receipt,
+        blocks=block_vectors_of(sentences, encoded.block_vectors[0]),
+        document_id=document_id,
+    )
 
 
 async def encode_texts(

@@ -6,7 +6,7 @@ parts that belong to these documents alone.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from service.redis_client import RedisClient
 from service.searchers import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.text.logic import SentFiles
+from service.threads import Worker
 from service.workers.scheduler import EncodeScheduler
 
 if TYPE_CHECKING:  # these import this module, or SQLAlchemy, which most commands do without
@@ -118,10 +119,11 @@ class Collection:
         writer: the one thread that changes store and index, so that the index sees the changes
             in the order of the store.
         metrics: where what belongs to it is counted; the rest is counted for all together.
-        recall_monitor: the thread that measures recall and adapts nprobe of a local index.
-        maintenance: the thread that keeps the index accurate and compact.
-        opened: closes all of it.
+        recall_monitor: measures recall and adapts nprobe of a local index.
+        maintenance: keeps the index accurate and compact.
         map: of its documents.
+        workers: the threads of its background work.
+        opened: closes all of it.
         number: another one for each that is opened.
     """
 
@@ -140,8 +142,9 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor | None
     maintenance: Maintenance
+    map: LiveMap
+    workers: Sequence[Worker]
     opened: ExitStack
-    map: LiveMap = field(default_factory=LiveMap)
     number: int = field(default_factory=count(1).__next__)
 
     @property

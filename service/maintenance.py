@@ -1,4 +1,4 @@
-"""The threads that keep the index of a collection accurate and compact while the service runs.
+"""What keeps the index of a collection accurate and compact while the service runs.
 
 `Maintenance` retrains and publishes the index, searches earlier texts for the titles of new
 documents, measures the scores of random pairs, finds near-duplicates among texts that were stored
@@ -8,10 +8,8 @@ queries with exact search.
 
 import logging
 import random
-import threading
 from collections import deque
-from contextlib import suppress
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 
 import numpy as np
 
@@ -27,7 +25,7 @@ from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.threads import lower_priority
+from service.threads import Worker
 
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
 PUBLISH_SHARE = 0.1  # this share of the vectors: a restart replays few changes
@@ -39,7 +37,12 @@ _log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """One thread that maintains the index in rounds, while searches and writes continue."""
+    """Maintains the index in rounds, while searches and writes continue.
+
+    Attributes:
+        seconds: between two rounds.
+        worker: the thread that works.
+    """
 
     def __init__(
         self,
@@ -48,61 +51,44 @@ class Maintenance:
         metrics: CollectionMetrics,
         settings: Settings,
     ) -> None:
-        """Prepare to maintain an open data directory, from `start` on."""
+        """Prepare to maintain an open data directory."""
         self._data = data
         self._scoring = scoring
         self._metrics = metrics
         self._target = settings.target_recall
-        self._seconds = settings.maintenance_seconds
+        self.seconds = settings.maintenance_seconds
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
         self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
-        self._working = threading.Lock()  # never two rounds at once
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+        self.worker = Worker("rounds of maintenance", self.work)
+        self._stops = self.worker.stopping.is_set
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def work(self) -> float:
+        """Run one round of all tasks; a task that fails is logged and tried in a later round.
 
-    def stop(self) -> None:
-        """Ask the current round to end early, and start no other."""
-        self._stopping.set()
-
-    def close(self) -> None:
-        """Stop, and wait for the current round."""
-        self.stop()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def work(self) -> None:
-        """Run one round of all tasks; a task that fails is logged and tried in a later round."""
+        Returns:
+            The seconds until the next round.
+        """
         local = self._keep_lists, self._keep_snapshot, self._keep_words, self._keep_titles
-        with self._working:
-            for task in (
-                self._data.engine.catch_up,  # if it missed a change of the store
-                lambda: follow_all(self._data.store.followers),
-                self._keep_common_text,
-                *(() if self._data.store.searched_elsewhere else local),
-                self._keep_families,
-                self._keep_alignment,
-                self._keep_scoring,
-                self._keep_space,
-            ):
-                if self._stopping.is_set():
-                    return
-                try:
-                    task()
-                except IndexingError as error:
-                    _log.error("maintenance of the index: %s", error)
-
-    def _run(self) -> None:
-        lower_priority()
-        while not self._stopping.wait(self._seconds):
+        for task in (
+            self._data.engine.catch_up,  # if it missed a change of the store
+            lambda: follow_all(self._data.store.followers),
+            self._keep_common_text,
+            *(() if self._data.store.searched_elsewhere else local),
+            self._keep_families,
+            self._keep_alignment,
+            self._keep_scoring,
+            self._keep_space,
+        ):
+            if self._stops():
+                break
             try:
-                self.work()
-            except Exception:  # the thread must survive: a later round may succeed
+                task()
+            except IndexingError as error:
+                _log.error("maintenance of the index: %s", error)
+            except Exception:
                 _log.exception("maintenance of the index failed")
+        return self.seconds
 
     def _keep_lists(self) -> None:
         index = self._data.index
@@ -119,7 +105,7 @@ class Maintenance:
     def _retrain(self, reasons: tuple[str, ...]) -> None:
         _log.info("retraining the index: %s", ", ".join(reasons))
         try:
-            result = self._data.index.retrain(self._target, self._stopping.is_set)
+            result = self._data.index.retrain(self._target, self._stops)
         except RetrainingStoppedError:
             _log.info("retraining of the index was cancelled: the service is stopping")
             return
@@ -157,20 +143,20 @@ class Maintenance:
     def _keep_common_text(self) -> None:
         store = self._data.store
         if store.common_text.has_drifted():
-            store.refresh_common_text(SilentProgress(), self._stopping.is_set)
+            store.refresh_common_text(SilentProgress(), self._stops)
 
     def _keep_titles(self) -> None:
         store = self._data.store
         if store.lexical.changes_since_title_refresh() > TITLES_SHARE * len(store):
-            store.lexical.refresh_titles(SilentProgress(), self._stopping.is_set)
+            store.lexical.refresh_titles(SilentProgress(), self._stops)
 
     def _keep_alignment(self) -> None:
         alignment = self._data.store.alignment
         changed = self._data.store.sequence != self._aligned_at
         fit = changed and alignment.drift() > REFIT_DRIFT
         if fit or alignment.is_pending(changed=changed):
-            alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
-        if not self._stopping.is_set():
+            alignment.refresh(SilentProgress(), fit=fit, stop=self._stops)
+        if not self._stops():
             self._aligned_at = self._data.store.sequence
 
     def _keep_scoring(self) -> None:
@@ -182,7 +168,7 @@ class Maintenance:
         store = self._data.store
         if store.finds_families and (pending := store.families.pending()):
             _log.info("finding near-duplicates of %d documents", pending)
-            store.families.finish(SilentProgress(), self._stopping.is_set)
+            store.families.finish(SilentProgress(), self._stops)
             self._families_counted_at = -1
         if (changes := store.sequence) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])
@@ -191,7 +177,7 @@ class Maintenance:
     def _keep_space(self) -> None:
         store = self._data.store
         space = store.reclaim(0)
-        while space.free_share > RECLAIM_SHARE and not self._stopping.is_set():
+        while space.free_share > RECLAIM_SHARE and not self._stops():
             before = space.free
             space = store.reclaim(RECLAIM_PAGES)
             if space.free >= before:  # writers free as much as is reclaimed
@@ -227,7 +213,11 @@ _ATTEMPTS = 3  # to search while the index does not change
 
 
 class RecallMonitor:
-    """One thread that measures the recall of searches and adapts nprobe to hold the target."""
+    """Measures the recall of searches, and adapts nprobe to hold the target.
+
+    Attributes:
+        worker: the thread that measures.
+    """
 
     def __init__(
         self,
@@ -241,24 +231,11 @@ class RecallMonitor:
         self._metrics = metrics
         self._share = share
         self._target = target
-        self._chosen: Queue[tuple[Float32, bool] | None] = Queue(QUEUED)
+        self._chosen: Queue[tuple[Float32, bool]] = Queue(QUEUED)
         self._recalls: deque[float] = deque(maxlen=WINDOW)
         self._measured_at = (0, 0)  # generation and nprobe of these recalls
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="recall", daemon=True)
+        self.worker = Worker("measurements of recall", self._measure_next)
         self._random = random.Random()  # noqa: S311 - which queries are chosen is no secret
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the thread; queued queries are not measured."""
-        self._closing.set()
-        with suppress(Full):  # then a queued query wakes the thread
-            self._chosen.put_nowait(None)
-        if self._thread.is_alive():
-            self._thread.join()
 
     def offer(self, vector: Float32, *, stored: bool) -> None:
         """Sample a query that was searched, with a small probability; never waits.
@@ -271,24 +248,23 @@ class RecallMonitor:
             return
         try:
             self._chosen.put_nowait((vector, stored))
+            self.worker.woken.set()
         except Full:
             self._metrics.recall_samples("dropped").inc()
 
-    def _run(self) -> None:
-        lower_priority()
-        while (chosen := self._chosen.get()) is not None and not self._closing.is_set():
-            try:
-                self._measure(*chosen)
-            except Exception:  # the thread must survive a query that fails
-                _log.exception("the recall of a query could not be measured")
-
-    def _measure(self, vector: Float32, stored: bool) -> None:
+    def _measure_next(self) -> float | None:
+        """Measure the next query; return that there may be more, or that there is none."""
+        try:
+            vector, stored = self._chosen.get_nowait()
+        except Empty:
+            return None
         for _ in range(_ATTEMPTS):
             if (recall := self._recall(vector, stored)) is not None:
                 self._metrics.recall_samples("measured").inc()
                 self._follow(recall)
-                return
+                return 0.0
         self._metrics.recall_samples("disturbed").inc()
+        return 0.0
 
     def _recall(self, vector: Float32, stored: bool) -> float | None:
         """Search approximately and exactly; return None if the index changed in between."""

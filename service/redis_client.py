@@ -8,13 +8,13 @@ and one that has recovered is used within a second.
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from service.errors import SettingsError
 from service.metrics import Metrics
+from service.threads import Worker
 
 T = TypeVar("T")
 
@@ -66,12 +66,8 @@ class RedisClient:
             ) from error
         self._metrics = metrics
         self.available = True
-        self._closing = threading.Event()
-        self._probe()
-        self._thread = threading.Thread(
-            target=self._probe_until_closed, name="redis-probe", daemon=True
-        )
-        self._thread.start()
+        self._worker = Worker("probes of Redis", self._probe)
+        self._worker.start(rest=self._probe())
 
     def call(self, work: Callable[[Any], T]) -> T | None:
         """Call `work` with the redis-py client; return None if Redis is unavailable.
@@ -89,16 +85,11 @@ class RedisClient:
 
     def close(self) -> None:
         """Stop the probe and close the connections."""
-        self._closing.set()
-        self._thread.join()
+        self._worker.close()
         self._client.close()
 
-    def _probe_until_closed(self) -> None:
-        while not self._closing.wait(_PROBE_SECONDS):
-            self._probe()
-
-    def _probe(self) -> None:
-        """Write and read a value: a full Redis still answers a ping."""
+    def _probe(self) -> float:
+        """Write and read a value, then rest: a full Redis still answers a ping."""
         written = secrets.token_bytes(8)
         try:
             self._client.set(_PROBE_KEY, written, ex=_PROBE_LIFE_SECONDS)
@@ -107,6 +98,7 @@ class RedisClient:
             self._set_available(False, error)
         else:
             self._set_available(True)
+        return _PROBE_SECONDS
 
     def _set_available(self, available: bool, error: Exception | None = None) -> None:
         if available != self.available:

@@ -6,8 +6,8 @@ Limits that are settings are checked later, not here.
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import fastapi
 from pydantic import (
@@ -30,10 +30,12 @@ from index.document import (
     TOO_DEEP,
     is_too_deep,
 )
+from index.search.records import Bounds
 from service.encode import Query, RequestText, StoredQuery
 from service.metrics import Stage
 from service.telemetry import hides_stages
 
+T = TypeVar("T")
 _NULL = {"type": "null"}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -161,14 +163,16 @@ _VERSION = 1
 _INVALID = "is not a cursor of this service"
 
 
-def write_cursor(last: str) -> str:
-    """Return the cursor of the page after the document of this id."""
-    content = json.dumps([_VERSION, last]).encode()
+def next_cursor(page: Sequence[T], limit: int, id_of: Callable[[T], str]) -> str | None:
+    """Return the cursor of the page after this one of `limit` entries; None if it is the last."""
+    if len(page) < limit:
+        return None
+    content = json.dumps([_VERSION, id_of(page[-1])]).encode()
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> str:
-    """Return the id that `write_cursor` made a cursor of; ValueError if it made none of it."""
+    """Return the id that `next_cursor` made a cursor of; ValueError if it made none of it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -205,7 +209,7 @@ STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to
 
 
 class QueryBody(BodyModel):
-    """One of several queries."""
+    """A text, or a stored document."""
 
     model_config = exclusive("text", "id", title_of="text")
 
@@ -214,9 +218,7 @@ class QueryBody(BodyModel):
         "Title of the text, if it has one: a document of this title, or one that names it, is "
         "nearer in lexical and hybrid mode."
     )
-    id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches."
-    )
+    id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
@@ -229,6 +231,24 @@ class QueryBody(BodyModel):
         if self.text is not None:
             return RequestText(f"{parent}/text", self.text, self.title or "")
         return StoredQuery(f"{parent}/id", str(self.id))
+
+
+class BoundsBody(BodyModel):
+    """Bounds of the scores of documents."""
+
+    min_score: Cosine | None = optional("No document whose score is under this.")
+    min_probability: Share | None = optional(
+        "No document under this probability; refused where scores have none."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "No document whose score a larger share of random pairs of the corpus reaches; refused "
+        "where that was not measured: fewer than 100 documents, or `longmatch calibrate`."
+    )
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds, as a search takes them."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
 
 
 class ReceiptBody(BaseModel, from_attributes=True):

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -34,7 +34,7 @@ from index.store.schema import collection_name
 from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
-FORMAT = 2
+FORMAT = 3
 METADATA = sa.MetaData()
 
 
@@ -256,6 +256,13 @@ class State:
 
 
 @cache
+def _dialect(name: str) -> sa.Dialect:
+    """Return a dialect, whose modules are imported only where it is used."""
+    made: sa.Dialect = registry.load(name)()
+    return made
+
+
+@cache
 def _script(dialect: sa.Dialect) -> str:
     tables = METADATA.sorted_tables
     made: list[sa.ClauseElement] = [CreateTable(table) for table in tables]
@@ -267,30 +274,27 @@ def _script(dialect: sa.Dialect) -> str:
     )
 
 
-_SQLITE = sqlite.dialect()
-_POSTGRESQL = postgresql.psycopg.dialect()  # type: ignore[no-untyped-call]
-
-
 def open_state(data: Path, database: str | None = None, *, read_only: bool = False) -> State:
     """Open the state of a data directory; it is created if it is missing, unless `read_only`.
 
     Where a full disk has no room for a new file, there is none and every write is refused.
     """
     if database is None:
-        kind = DatabaseFormat("state", _KIND, FORMAT, _script(_SQLITE))
+        dialect = _dialect("sqlite.pysqlite")
+        kind = DatabaseFormat("state", _KIND, FORMAT, _script(dialect))
         file = SQLiteConnections(data / STATE_FILE, read_only=read_only, kind=kind)
-        return State(file, _SQLITE)
+        return State(file, dialect)
     require_extra("postgresql", "PostgreSQL", "psycopg")
     from index.postgresql.connections import PostgreSQLConnections  # optional
 
-    name = collection_name(data)
+    dialect, name = _dialect("postgresql.psycopg"), collection_name(data)
     opened = PostgreSQLConnections(database, name, progress.name, read_only=read_only)
     try:
-        opened.create_if_missing(FORMAT, _script(_POSTGRESQL))
+        opened.create_if_missing(FORMAT, _script(dialect))
     except BaseException:
         opened.close()
         raise
-    return State(opened, _POSTGRESQL)
+    return State(opened, dialect)
 
 
 @contextmanager

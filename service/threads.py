@@ -62,35 +62,37 @@ def lower_priority() -> None:
 
 
 class Worker:
-    """A thread of low priority that works while there is something to do, and when it is woken.
+    """A thread of low priority that works, rests, and works again, sooner where it is woken.
 
     A failure is logged once, however often it comes again, and the work is tried again.
 
     Attributes:
-        woken: set it when there may be something to do.
+        woken: set when there may be something to do.
         stopping: set when the work is to end.
         thread: None before `start`.
     """
 
-    def __init__(self, name: str, work: Callable[[], bool], idle_seconds: float) -> None:
+    def __init__(self, name: str, work: Callable[[], float | None]) -> None:
         """Do nothing before `start`.
 
         Args:
             name: of what is done, in the plural.
-            work: does a part of it; returns whether there may be more.
-            idle_seconds: after which it looks again, if nobody wakes it.
+            work: does a part of it; returns the seconds to rest, 0 where there may be more, or None
+                to rest until it is woken.
         """
-        self._name, self._work, self._idle_seconds = name, work, idle_seconds
         self.woken = threading.Event()
         self.stopping = threading.Event()
         self.thread: threading.Thread | None = None
+        self._name, self._work = name, work
         self._starting = threading.Lock()
 
-    def start(self) -> None:
-        """Start the thread, unless there is one or it is to stop."""
+    def start(self, rest: float = 0.0) -> None:
+        """Start the thread, which rests first, unless there is one or it is to stop."""
         with self._starting:
             if self.thread is None and not self.stopping.is_set():
-                self.thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self.thread = threading.Thread(
+                    target=self._run, args=(rest,), name=self._name, daemon=True
+                )
                 self.thread.start()
 
     def stop(self) -> None:
@@ -106,20 +108,22 @@ class Worker:
         if thread is not None:
             thread.join()
 
-    def _run(self) -> None:
+    def _run(self, rest: float | None) -> None:
         lower_priority()
         said = ""
-        while not self.stopping.is_set():
+        while True:
+            if rest != 0:
+                self.woken.wait(rest)
+            if self.stopping.is_set():
+                return
             self.woken.clear()  # what comes after this wakes it again
             try:
-                more, said = self._work(), ""
+                rest, said = self._work(), ""
             except Exception as error:
                 if said != (said := describe(error)):
                     _LOG.error("%s are paused: %s", self._name, said)
                 self.stopping.wait(_RETRY_SECONDS)
-                continue
-            if not more:
-                self.woken.wait(self._idle_seconds)
+                rest = 0.0
 
 
 def limit_numpy_threads() -> None:

@@ -20,14 +20,19 @@ from index.lexical.scoring import rows_of_texts, term_cosines
 from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
 from index.search.records import Mode
-from index.sqlite.block_vectors import block_vectors_of
 from service.cli import checks, opening, options
 from service.cli.opening import load, opened
 from service.cli.options import print_json, results, say
 from service.compare.logic import Explanation, compare_prepared, lexical_scores
 from service.compare.schemas import comparison_json, differences_json
-from service.encode import EncodedText, add_stored_blocks, find_stored, to_comparable
-from service.errors import DocumentNotFoundError
+from service.encode import (
+    EncodedText,
+    StoredQuery,
+    add_stored_blocks,
+    encode_alone,
+    find_all_stored,
+    to_comparable,
+)
 from service.web.report import render_report
 
 STORED = "id:"
@@ -85,30 +90,12 @@ def _source(name: str, loaded: Encoder, directory: DataDirectory | None) -> Enco
     """Read a file and encode it, or find a stored document with its vectors."""
     if directory is None or not name.startswith(STORED):
         document = read_document(Path(name))
-        return _encoded(loaded, None, document.title, document.text)
-    document_id = name.removeprefix(STORED)
-    stored = add_stored_blocks(directory, list(find_stored(directory, [document_id]).values()))
-    if not stored:
-        raise DocumentNotFoundError(document_id)
-    (found,) = stored
+        return encode_alone(loaded, document.text, document.title)
+    wanted = StoredQuery(None, name.removeprefix(STORED))
+    (found,) = add_stored_blocks(directory, find_all_stored(directory, [wanted]))
     if found.blocks is None:  # it was stored without them
-        return _encoded(loaded, document_id, found.title, found.text)
+        return encode_alone(loaded, found.text, found.title, found.document_id)
     return found
-
-
-def _encoded(loaded: Encoder, document_id: str | None, title: str, text: str) -> EncodedText:
-    sentences = loaded.read(text)
-    encoded = loaded.encode([sentences])
-    blocks = block_vectors_of(sentences, encoded.block_vectors[0])
-    vector = encoded.document_vectors[0]
-    return EncodedText(
-        text=text,
-        title=title,
-        vector=vector,
-        receipt=sentences.receipt,
-        blocks=blocks,
-        document_id=document_id,
-    )
 
 
 def _compare(

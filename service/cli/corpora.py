@@ -26,7 +26,6 @@ from index.document import printable
 from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
-from index.search.rank import search, select_documents
 from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
 from service.cli import checks, opening, options
 from service.cli.checks import OptionError, read_option
@@ -34,8 +33,10 @@ from service.cli.opening import load, opened
 from service.cli.options import INPUT_SKIPPED, OK, console, print_json, results, resumable
 from service.cli.progress import show_progress
 from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
+from service.encode import encode_alone
 from service.map.logic import keep_map
 from service.match.filter import parse_filter
+from service.searchers import Task, perform
 
 _CUDA = "cuda"
 
@@ -305,24 +306,17 @@ def match(
     )
     loaded = load(encoder, precision, data=data)
     document = read_document(file)
-    blocks = loaded.read(document.text)
+    query = encode_alone(loaded, document.text, document.title)
     with opened(data, loaded.checkpoint, read_only=True) as directory:
-        documents = len(directory.store)
-        scoring = open_scoring(loaded.checkpoint, data, documents)
-        answer = search(
-            directory,
-            opening.encode_query(loaded, blocks, document.text, document.title),
-            wanted,
-            fusion=scoring.fusion,
-            calibrator=scoring.calibrator,
-            among=select_documents(directory, wanted),
-        )
+        scoring = open_scoring(loaded.checkpoint, data, len(directory.store))
+        answer = perform(directory, Task(query.to_query(), wanted), scoring).answer
+    receipt = query.receipt
     why = why_no_probability(scoring.calibrator, answer.scored_as)
     if as_json:
         print_json(
             {
                 "matches": [_described(hit) for hit in answer.hits],
-                "receipt": asdict(blocks.receipt),
+                "receipt": asdict(receipt),
                 "scored_as": answer.scored_as,
                 "calibration": scoring.calibrator.version,
                 "no_probability": why,
@@ -342,8 +336,8 @@ def match(
         console.print(f"no probabilities: {why}")
     if answer.hits and not any(hit.relevant is not False for hit in answer.hits):
         console.print("nothing matches: no score rises above the level of chance")
-    receipt = blocks.receipt
-    encoded_part = f", encoded {receipt.tokens_encoded}" if blocks.selected is not None else ""
+    encoded = receipt.tokens_encoded
+    encoded_part = f", encoded {encoded}" if encoded < receipt.tokens_read else ""
     console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens{encoded_part}")
 
 

@@ -14,7 +14,9 @@ from service.cli.options import console
 from service.keys import SCOPES, ApiKey, change_keys, make_key, read_keys
 
 keys = typer.Typer(
-    help="Make, list and revoke API keys. A running server follows at once.", no_args_is_help=True
+    help="Make, list and revoke API keys. A running server follows at once.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 _DAYS = 36_500

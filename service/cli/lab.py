@@ -63,6 +63,7 @@ StartOption = Annotated[
 lab = typer.Typer(
     help="Make, train and export checkpoints; make corpora of published data sets.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 _REPORTED = ("semantic", "hybrid")  # modes of search

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version as distribution_version
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperGroup
 
 from encoder.errors import EmptyTextError, EncoderError
 from index.document import printable
@@ -19,9 +20,8 @@ from service.errors import ServiceError
 from service.former import FORMER_COMMANDS, check_former_settings
 from service.threads import cap_malloc_threshold
 
-# Each command by its name, and where it is. A process imports the modules of its own command alone:
-# with those of all, most commands take a third longer to start.
-_COMMANDS: Mapping[str, str] = {
+# Each command or group by its name, and where it is.
+_PLACES: Mapping[str, str] = {
     "index": "service.cli.corpora:index",
     "watch": "service.cli.corpora:watch",
     "delete": "service.cli.data:delete",
@@ -41,16 +41,43 @@ _COMMANDS: Mapping[str, str] = {
     "mcp": "service.cli.mcp:mcp",
     "demo": "service.cli.corpora:demo",
     "settings": "service.cli.serve:settings",
-}
-_GROUPS: Mapping[str, str] = {
     "keys": "service.cli.keys:keys",
     "lab": "service.cli.lab:lab",
 }
 
 
-def make_app(chosen: str | None = None) -> typer.Typer:
-    """Make the application: of the command or group `chosen` if there is one, else of all."""
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+class _Commands(Mapping[str, Any]):
+    """The commands and groups by name; what one of them needs is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, attribute = _PLACES[name].split(":")
+        app = found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command(name)(found)
+        command = typer.main.get_command(app)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+class _Group(TyperGroup):
+    """`longmatch` itself."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"commands": _Commands()})
+
+
+def make_app() -> typer.Typer:
+    """Make the application."""
+    app = typer.Typer(
+        cls=_Group, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    )
 
     @app.callback(invoke_without_command=True)
     def longmatch(
@@ -61,19 +88,7 @@ def make_app(chosen: str | None = None) -> typer.Typer:
             typer.echo(f"longmatch {distribution_version('longmatch')}")
             raise typer.Exit
 
-    alone = chosen in _COMMANDS or chosen in _GROUPS
-    for name, place in _COMMANDS.items():
-        if not alone or name == chosen:
-            app.command(name)(_find(place))
-    for name, place in _GROUPS.items():
-        if not alone or name == chosen:
-            app.add_typer(_find(place), name=name)
     return app
-
-
-def _find(place: str) -> Any:
-    module, name = place.split(":")
-    return getattr(import_module(module), name)
 
 
 def main() -> None:
@@ -86,7 +101,7 @@ def main() -> None:
         sys.exit(_fail("--checkpoint: is now --encoder", USAGE))
     try:
         check_former_settings(os.environ)
-        make_app(command)()
+        make_app()()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))
     except OSError as error:

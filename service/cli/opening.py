@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from encoder.alignment.space import open_space
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import WHOLE, Checkpoint, VectorSpace, vector_space, with_reading_share
 from encoder.encoder import Encoder
 from encoder.opening import open_encoder
@@ -24,9 +23,7 @@ from index.directory.data_directory import (
     with_share_of,
 )
 from index.document import Document
-from index.engine.query import EncodedQuery
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
-from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import has_store, read_space
 from service.cli import checks
 from service.cli.checks import OptionError, read_option
@@ -90,14 +87,6 @@ def has_documents(data: Path) -> bool:
 def space_of(data: Path) -> VectorSpace:
     """Return the space of the vectors of a data directory, which is not opened."""
     return read_space(data / STORE_FILE, Settings().database)
-
-
-def encode_query(loaded: Encoder, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
-    """Encode the sentence blocks of a text to search for it."""
-    made = loaded.encode([blocks])
-    vectors = made.block_vectors[0]
-    offsets = block_vectors_of(blocks, vectors).offsets
-    return EncodedQuery(text, made.document_vectors[0], title, vectors, offsets=offsets)
 
 
 def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None) -> Checkpoint:

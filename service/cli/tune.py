@@ -43,7 +43,7 @@ from service.cli.checks import OptionError
 from service.cli.opening import load, opened
 from service.cli.options import console, print_json
 from service.cli.progress import show_progress
-from service.encode import find_stored
+from service.encode import encode_alone, find_stored
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.settings import Settings
@@ -199,7 +199,7 @@ def described(what: str, found: Mapping[str, Any]) -> str:
 def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         try:
-            return opening.encode_query(loaded, loaded.read(query.text), query.text, query.title)
+            return encode_alone(loaded, query.text, query.title).to_query()
         except EmptyTextError:
             return None
     stored = find_stored(data, [query.document_id]).get(query.document_id)

@@ -17,12 +17,14 @@ from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Collections, Engine, UnopenedCollection
 from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
-from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor
+from service.map.logic import LiveMap
 from service.standing.logic import StandingQueries
 from service.state import open_state
 from service.uploads.logic import Jobs, run_job
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -54,17 +56,20 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(state.close)
         scoring = LiveScoring(checkpoint, data)
         maintenance = Maintenance(data, scoring, metrics, settings)
-        opened.callback(maintenance.close)
+        corpus_map = LiveMap(data.store)
+        standing = StandingQueries(state, settings, metrics)
+        writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
+        jobs = Jobs(state, path, settings, metrics)
+        opened.callback(jobs.threads.shutdown)
+        workers = [part.worker for part in (maintenance, corpus_map, standing.webhooks)]
+        workers += [standing.worker, jobs.worker]  # which use what is before them
         recall_monitor = None
         if not data.store.searched_elsewhere:
             recall_monitor = RecallMonitor(data.index, metrics, settings.target_recall)
-            recall_monitor.start()
-            opened.callback(recall_monitor.close)
-        writer = opened.enter_context(ThreadPoolExecutor(1, "writer"))
-        standing = StandingQueries(state, settings, metrics)
-        opened.callback(standing.close)
-        jobs = Jobs(state, path, settings, metrics)
-        opened.callback(jobs.close)
+            recall_monitor.worker.start()
+            workers.append(recall_monitor.worker)
+        for worker in workers:
+            opened.callback(worker.close)
         collection = Collection(
             name=name,
             engine=engine,
@@ -81,12 +86,13 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             metrics=metrics,
             recall_monitor=recall_monitor,
             maintenance=maintenance,
+            map=corpus_map,
+            workers=workers,
             opened=opened,
         )
-        opened.callback(collection.map.close)
         opened.callback(stop_collection, collection)
-        forget_unstored(collection)
-        maintenance.start()
+        _forget_unstored(collection)
+        maintenance.worker.start(rest=maintenance.seconds)
         standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
@@ -96,11 +102,27 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
     return collection
 
 
+def _forget_unstored(collection: Collection) -> None:
+    """Remove the verdicts on documents that are not stored, which a backup may have.
+
+    It is copied while the service works: first the feedback, then the documents.
+
+    What fails is logged: it must not keep documents from being served.
+    """
+    try:
+        named = collection.feedback.documents()
+        stored = collection.data.store.content_hashes(named)
+        lost = [name for name in named if name not in stored]
+        if lost:
+            collection.feedback.forget(lost)
+    except StoreError as error:
+        _LOG.warning("feedback on documents that are gone was not removed: %s", error)
+
+
 def stop_collection(collection: Collection) -> None:
     """Ask the background work of a collection to end, without waiting for it."""
-    collection.maintenance.stop()  # a running training gives up while the rest closes
-    collection.jobs.stop()
-    collection.standing.stop()
+    for worker in collection.workers:  # a running training gives up while the rest closes
+        worker.stop()
 
 
 def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
@@ -108,9 +130,6 @@ def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
     if checkpoint.reading_share == engine.checkpoint.reading_share:
         return engine.tokenizer
     return open_document_tokenizer(checkpoint)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def open_collections(engine: Engine) -> None:

@@ -12,7 +12,7 @@ from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
 from service.gate import Rules, declare
 from service.openapi import READ, WRITE, CollectionName, Router
-from service.ops.schemas import CalibrationBody, calibration_body
+from service.ops.routes import CalibrationBody, calibration_body
 from service.schemas import nullable
 from service.threads import run_in
 

@@ -11,18 +11,7 @@ from encoder.comparison.alignment import MAX_PASSAGES
 from index.search.records import Mode
 from service.compare.logic import Explanation
 from service.encode import Query
-from service.schemas import (
-    STAGE_TIMES,
-    BodyModel,
-    Characters,
-    DocumentId,
-    QueryBody,
-    ReceiptBody,
-    Strict,
-    Title,
-    nullable,
-    optional,
-)
+from service.schemas import STAGE_TIMES, BodyModel, QueryBody, ReceiptBody, Strict, nullable
 
 
 class PlaceBody(BaseModel):
@@ -226,21 +215,11 @@ def _difference(found: result.Difference, text: str, other: str) -> dict[str, An
 DEFAULT_PASSAGES = 100
 
 
-class SideBody(QueryBody):
-    """One of two texts: exactly one of `text` and `id`."""
-
-    text: Characters | None = optional("The text itself.")
-    title: Title | None = optional(
-        "Title of the text, by which the answer and the page call it; it counts among the words."
-    )
-    id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
-
-
 class CompareRequest(BodyModel):
-    """Two texts to compare."""
+    """Two texts to compare, which the answer and the page call by their titles."""
 
-    left: SideBody
-    right: SideBody
+    left: QueryBody
+    right: QueryBody
     passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
         default=DEFAULT_PASSAGES,
         description="Passages, and pairs of aligned blocks, to give at most, the largest ones.",

@@ -64,7 +64,11 @@ async def index_documents(
         entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
-    storing = await run_in(collection.writer, _put, collection, ordered)
+    seconds: dict[Stage, float] = {
+        "store": await run_in(collection.writer, _put, collection, ordered)
+    }
+    for stage, taken in (item for read in encoded for item in read.seconds.items()):
+        seconds[stage] = seconds.get(stage, 0.0) + taken
     return IndexResponse(
         indexed=len(ordered),
         documents=[
@@ -75,9 +79,7 @@ async def index_documents(
             )
             for entry in ordered
         ],
-        timings=milliseconds(
-            _sum_stages([read.seconds for read in encoded] + [{"store": storing}])
-        ),
+        timings=milliseconds(seconds),
         checkpoint=collection.checkpoint.name,
         generation=collection.data.engine.generation,
     )
@@ -181,14 +183,6 @@ def _apply(collection: Collection, change: Changes) -> None:
             if attempt == _ATTEMPTS:
                 raise
     collection.standing.stored()
-
-
-def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
-    total: dict[Stage, float] = {}
-    for part in parts:
-        for stage, seconds in part.items():
-            total[stage] = total.get(stage, 0.0) + seconds
-    return total
 
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more

@@ -1,5 +1,7 @@
 """POST /index with JSON, GET /documents, GET and DELETE /documents/{id}, and its family."""
 
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from fastapi import Body, Header, Path, Query, Request
@@ -13,7 +15,7 @@ from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents import logic, schemas
 from service.gate import RuledRoute
 from service.openapi import ENCODE, READ, WRITE, Router
-from service.schemas import DEFAULT_PAGE, Cursor, PageSize, receipt_body, write_cursor
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, next_cursor, receipt_body
 from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
@@ -97,9 +99,7 @@ async def get_documents(
     )
     return schemas.DocumentsResponse(
         documents=[schemas.ListedBody.model_validate(document) for document in listed],
-        next_cursor=write_cursor(logic.cursor_in(sort, listed[-1]))
-        if len(listed) == limit
-        else None,
+        next_cursor=next_cursor(listed, limit, partial(logic.cursor_in, sort)),
     )
 
 
@@ -162,7 +162,7 @@ async def get_family(
             schemas.MemberBody(id=member.id, title=member.title, is_copy=member.copy)
             for member in members
         ],
-        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
+        next_cursor=next_cursor(members, limit, attrgetter("id")),
     )
 
 

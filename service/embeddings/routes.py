@@ -1,19 +1,161 @@
 """POST /v1/embeddings, GET /v1/models and /v1/models/{model}: in the shape of OpenAI's API."""
 
-from typing import Annotated
+import base64
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path
 from fastapi.responses import Response
+from pydantic import BaseModel, Field, PlainValidator, TypeAdapter, WithJsonSchema
 
+from encoder.arrays import Float32
 from service.body import JSON
 from service.deps import CollectionDep, OpenCollectionDep
-from service.embeddings import schemas
-from service.encode import encode_texts
+from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError, ModelNotFoundError
 from service.gate import declare
 from service.openapi import ENCODE, READ, Router
+from service.schemas import (
+    BodyModel,
+    Characters,
+    ReceiptBody,
+    Strict,
+    WholeText,
+    optional,
+    receipt_body,
+    whole_characters,
+)
 from service.threads import run_in
+
+EncodingFormat = Literal["float", "base64"]
+
+
+OWNER = ALIAS = "longmatch"  # which as a model is the served checkpoint, whatever its name
+
+
+MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
+
+
+_WHOLE_TEXTS = TypeAdapter(list[WholeText])
+
+
+def _texts(value: object) -> object:
+    """Require a text or a list of texts."""
+    if isinstance(value, str):
+        return whole_characters(value)
+    if not isinstance(value, list):
+        raise ValueError("must be a text or a list of texts")
+    if not value:
+        raise ValueError("must have at least one text")
+    if any(isinstance(text, int | list) for text in value):
+        raise ValueError("must be text: token ids are those of another tokenizer")
+    if not all(isinstance(text, str) for text in value):
+        raise ValueError("must be a text or a list of texts")
+    return _WHOLE_TEXTS.validate_python(value)
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+
+
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
+
+
+InputField = Annotated[Any, PlainValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
+
+
+class EmbeddingsRequest(BodyModel):
+    """Texts to encode."""
+
+    input: InputField = Field(
+        description="A text, or a list of at most `max_embedding_inputs` (see /version); each a "
+        "whole document. Token ids are refused."
+    )
+    model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
+    encoding_format: EncodingFormat | None = optional(
+        "`float`, the default, or `base64`: of the vector as float32, little-endian."
+    )
+    dimensions: int | None = optional("Only the dimension of the vectors.")
+    user: str | None = optional("Ignored.")
+    strict: Strict = False
+
+    def to_texts(self) -> list[RequestText]:
+        """Return the texts, each with the JSON pointer to it."""
+        if isinstance(self.input, str):
+            return [RequestText("#/input", self.input)]
+        return [RequestText(f"#/input/{n}", text) for n, text in enumerate(self.input)]
+
+
+class EmbeddingBody(BaseModel):
+    """The document vector of one text."""
+
+    object: str = Field(default="embedding", description="Always `embedding`.")
+    index: int = Field(description="Position of the text in `input`.")
+    embedding: list[float] | str = Field(
+        description="The vector, of unit norm: numbers, or base64 of them."
+    )
+    receipt: ReceiptBody = Field(description="What was read of the text; not in OpenAI's API.")
+
+
+class UsageBody(BaseModel):
+    """How many tokens were read."""
+
+    prompt_tokens: int = Field(description="Of all texts: `tokens_read` of their receipts.")
+    total_tokens: int = Field(description="The same.")
+
+
+class EmbeddingsResponse(BaseModel):
+    """The document vectors of the texts, in their order."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[EmbeddingBody]
+    model: str = Field(description="Name of the checkpoint.")
+    usage: UsageBody
+
+
+class ModelBody(BaseModel):
+    """The served checkpoint."""
+
+    id: str = Field(description="Its name.")
+    object: str = Field(default="model", description="Always `model`.")
+    created: int = Field(description="Always 0: a checkpoint does not say when it was made.")
+    owned_by: str
+
+
+class ModelsResponse(BaseModel):
+    """The served checkpoints: one."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[ModelBody]
+
+
+def embeddings_response(
+    texts: Sequence[EncodedText], model: str, encoding: EncodingFormat | None
+) -> EmbeddingsResponse:
+    """Shape the answer to POST /v1/embeddings."""
+    tokens = sum(text.receipt.tokens_read for text in texts)
+    return EmbeddingsResponse(
+        data=[
+            EmbeddingBody(
+                index=index,
+                embedding=_base64(text.vector) if encoding == "base64" else text.vector.tolist(),
+                receipt=receipt_body(text.receipt),
+            )
+            for index, text in enumerate(texts)
+        ],
+        model=model,
+        usage=UsageBody(prompt_tokens=tokens, total_tokens=tokens),
+    )
+
+
+def model_body(name: str) -> ModelBody:
+    """Describe a checkpoint."""
+    return ModelBody(id=name, created=0, owned_by=OWNER)
+
+
+def _base64(vector: Float32) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
 
 router = Router(prefix="/v1")
 
@@ -37,12 +179,12 @@ REQUESTS = {
     "/embeddings",
     tags=["embeddings"],
     summary="Get the document vectors of texts",
-    response_model=schemas.EmbeddingsResponse,
+    response_model=EmbeddingsResponse,
     responses=ENCODE({200: "The vectors, in the order of the texts"}, "model-not-found"),
 )
 @declare(scope="read")
 async def post_embeddings(
-    request: Annotated[schemas.EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
+    request: Annotated[EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,
 ) -> Response:
     """Encode each text as a whole document, to the vector that is stored when it is indexed.
@@ -57,7 +199,7 @@ async def post_embeddings(
 
     def render() -> str:
         name, encoding = collection.checkpoint.name, request.encoding_format
-        return schemas.embeddings_response(texts, name, encoding).model_dump_json()
+        return embeddings_response(texts, name, encoding).model_dump_json()
 
     # Millions of numbers would hold up the event loop.
     return Response(await run_in(collection.engine.readers, render), media_type=JSON)
@@ -70,9 +212,9 @@ async def post_embeddings(
     responses=READ({200: "The served checkpoint"}),
 )
 @declare(cost="nothing")
-async def get_models(collection: OpenCollectionDep) -> schemas.ModelsResponse:
+async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
     """Return the served checkpoint; its alias `longmatch` is not listed."""
-    return schemas.ModelsResponse(data=[schemas.model_body(collection.checkpoint.name)])
+    return ModelsResponse(data=[model_body(collection.checkpoint.name)])
 
 
 @router.get(
@@ -91,22 +233,22 @@ async def get_model(
         ),
     ],
     collection: OpenCollectionDep,
-) -> schemas.ModelBody:
+) -> ModelBody:
     """Return the served checkpoint, under its own name, if this is its name or its alias."""
     _check_model(collection, model)
-    return schemas.model_body(collection.checkpoint.name)
+    return model_body(collection.checkpoint.name)
 
 
 def _check_model(collection: Collection, name: str, pointer: str | None = None) -> None:
     """Require the name of the served checkpoint or its alias; the pointer is that of the name."""
     served = collection.engine.checkpoint.name
-    if name not in (served, schemas.ALIAS):
+    if name not in (served, ALIAS):
         raise ModelNotFoundError(name, served, pointer)
 
 
 def _check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
     """Refuse what is too much, or cannot be given, before anything is made of the texts."""
-    errors, dimension, most = [], collection.space.dimension, schemas.MAX_INPUTS
+    errors, dimension, most = [], collection.space.dimension, MAX_INPUTS
     if texts > most:
         errors.append(FieldError("#/input", f"has more than {most} texts", most))
     if dimensions not in (None, dimension):

@@ -1,1 +1,1 @@
-"""Feedback: what users say of matches, durable and in a file of its own."""
+"""Feedback: what users say of matches, durable."""

@@ -1,5 +1,7 @@
 """POST and GET /feedback, DELETE /feedback/{id}: verdicts, kept as long as their documents."""
 
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Body, Header, Path, Request
@@ -9,9 +11,10 @@ from pydantic import BaseModel, Field
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
-from service.documents.logic import export_parts
-from service.feedback.logic import export_feedback, give_feedback
-from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
+from service.documents.logic import CHARACTERS_AT_A_TIME, export_parts, json_lines
+from service.engine import Collection
+from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
+from service.feedback.store import MAX_GRADE, FeedbackStore, JudgedQuery, Verdict
 from service.gate import declare
 from service.openapi import READ, WRITE, Router
 from service.schemas import (
@@ -21,8 +24,8 @@ from service.schemas import (
     DocumentId,
     PageSize,
     QueryBody,
+    next_cursor,
     nullable,
-    write_cursor,
 )
 from service.threads import run_in
 
@@ -98,7 +101,12 @@ async def post_feedback(
     The same request may be repeated. Nothing changes at once: `longmatch tune` and `longmatch
     train` learn from it. Deleting a document deletes the feedback on it.
     """
-    verdict = await give_feedback(collection, request.to_query(), request.match, request.grade)
+    query = request.to_query()
+    _check(query, request.match, collection.engine.settings.max_text_characters)
+    # The thread that deletes documents, too: none is deleted between the look and the write.
+    verdict = await run_in(
+        collection.writer, _give, collection, query, request.match, request.grade
+    )
     http.state.changed_ids = [verdict.id]
     return verdict
 
@@ -121,13 +129,13 @@ async def get_feedback(
     It takes the scope write: texts that others asked with are in the export.
     """
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
-        lines = export_feedback(collection.feedback, cursor)
+        lines = _export(collection.feedback, cursor)
         parts = await export_parts(collection.engine, lines)
         return StreamingResponse(parts, media_type=NDJSON)
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
     return FeedbackPage(
         feedback=verdicts,
-        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
+        next_cursor=next_cursor(verdicts, limit, attrgetter("id")),
     )
 
 
@@ -143,3 +151,40 @@ async def delete_feedback(
     """Delete one verdict."""
     await run_in(collection.writer, collection.feedback.remove, feedback_id)
     http.state.changed_ids = [feedback_id]
+
+
+def _check(query: JudgedQuery, match_id: str, limit: int) -> None:
+    errors = []
+    if query.text is not None and not query.text.strip():
+        errors.append(FieldError("#/query/text", "is empty"))
+    if query.text is not None and len(query.text) > limit:
+        errors.append(FieldError("#/query/text", f"is longer than {limit} characters", limit))
+    if query.document_id == match_id:
+        errors.append(FieldError("#/match", "is the query itself"))
+    if errors:
+        raise InvalidInputError(errors)
+
+
+def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
+    named = {"#/query/id": query.document_id, "#/match": match_id}
+    given = {pointer: name for pointer, name in named.items() if name is not None}
+    stored = collection.data.store.content_hashes(list(given.values()))
+    for pointer, name in given.items():
+        if name not in stored:
+            raise DocumentNotFoundError(name, pointer)
+    return collection.feedback.put(query, match_id, grade)
+
+
+def _fields(verdict: Verdict) -> dict[str, object]:
+    judged = verdict.query
+    asked = {"id": judged.document_id}
+    if judged.document_id is None:
+        asked = {"text": judged.text, "title": judged.title}
+    return verdict.model_dump(by_alias=True) | {"query": asked}
+
+
+def _export(feedback: FeedbackStore, after: str) -> Iterator[bytes]:
+    """Yield the verdicts after an id as JSON Lines, with the texts of their queries."""
+    while verdicts := feedback.whole(after, CHARACTERS_AT_A_TIME):
+        yield json_lines(map(_fields, verdicts))
+        after = verdicts[-1].id

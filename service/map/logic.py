@@ -6,7 +6,6 @@ are used if they are of the same vectors of the same store; the file may be dele
 
 import json
 import logging
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from index.progress import Progress
 from index.store.document_store import DocumentStore
 from index.vectors.faiss.ivf import clusters_of
 from service.map.layout import STEPS, between, lay_out
+from service.threads import Worker
 
 MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by their ids in it
 MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A part of the map: its middle in coordinates, and its telling words."""
+    """A part of the map: its middle in coordinates, and at most three telling words."""
 
     x: int
     y: int
@@ -82,16 +82,19 @@ class _StoppedError(Exception):
 
 
 class LiveMap:
-    """The map of an open collection, kept until its store has changed. Safe for many threads."""
+    """The map of an open collection, kept until its store has changed. Safe for many threads.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    Attributes:
+        worker: the thread that makes it, once it was asked for.
+    """
+
+    def __init__(self, store: DocumentStore) -> None:
+        self.worker = Worker("maps", self._make)
+        self._store = store
         self._made: CorpusMap | None = None
-        self._thread: threading.Thread | None = None
         self._share = 0.0
-        self._stopped = False
 
-    def read(self, store: DocumentStore) -> tuple[CorpusMap, float | None]:
+    def read(self) -> tuple[CorpusMap, float | None]:
         """Return the newest map, and how much of one of the present store is made: None if it is.
 
         Before the first one is made there is one without points.
@@ -99,41 +102,30 @@ class LiveMap:
         Raises:
             StoreError: the store cannot be read.
         """
-        sequence = store.sequence
-        with self._lock:
-            made = self._made
-            if made is not None and made.sequence >= sequence:
-                return made, None
-            if self._thread is None and not self._stopped:
-                self._share = 0.0
-                self._thread = threading.Thread(target=self._make, args=(store,), name="map")
-                self._thread.start()
-            return made or CorpusMap(0, 0), self._share
+        made = self._made
+        if made is not None and made.sequence >= self._store.sequence:
+            return made, None
+        self.worker.woken.set()
+        self.worker.start()
+        return made or CorpusMap(0, 0), self._share
 
-    def close(self) -> None:
-        """Stop making a map."""
-        with self._lock:
-            self._stopped = True
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-
-    def _make(self, store: DocumentStore) -> None:
+    def _make(self) -> None:
+        """Make the map, unless it is that of the store."""
+        made = self._made
         try:
-            made = make_map(store, self._made or read_kept(store), self._advanced)
-            with self._lock:
+            if made is None or made.sequence < self._store.sequence:
+                made = make_map(self._store, made or read_kept(self._store), self._advanced)
                 self._made = made
-            _keep(made, store)
+                _keep(made, self._store)
         except _StoppedError:
             pass
         except IndexingError as error:  # the next request tries again
             _LOG.warning("the map could not be made: %s", error)
         finally:
-            with self._lock:
-                self._thread = None
+            self._share = 0.0
 
     def _advanced(self, share: float) -> None:
-        if self._stopped:
+        if self.worker.stopping.is_set():
             raise _StoppedError
         self._share = share
 

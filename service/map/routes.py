@@ -9,20 +9,12 @@ from pydantic_core import to_json
 
 from service.deps import CollectionDep
 from service.errors import FieldError, InvalidInputError
-from service.map.logic import MAX_POINTS, OTHER, SIDE, CorpusMap
+from service.map.logic import MAX_POINTS, OTHER, SIDE, Cluster, CorpusMap
 from service.openapi import READ, Router
 from service.schemas import nullable
 from service.threads import run_in
 
 router = Router(tags=["documents"])
-
-
-class ClusterBody(BaseModel):
-    """A part of the map."""
-
-    x: int = Field(description="Its middle.")
-    y: int
-    words: list[str] = Field(description="Its telling words, at most three.")
 
 
 class MapResponse(BaseModel):
@@ -37,7 +29,7 @@ class MapResponse(BaseModel):
     ids: list[str] = Field(description=f"Of the documents shown: at most {MAX_POINTS}.")
     x: list[int] = Field(description=f"Of each, from 0 to {SIDE - 1}.")
     y: list[int]
-    clusters: list[ClusterBody]
+    clusters: list[Cluster]
     cluster: list[int] = Field(description="The cluster of each document, as its place in that.")
     fields: list[str] = Field(description="Of the metadata, that `field` can be.")
     values: list[str | int | float | bool] = Field(description="The frequent ones of `field`.")
@@ -87,7 +79,7 @@ async def get_map(
     collection are chosen evenly. The positions say nothing but who is near whom.
     """
     readers = collection.engine.readers
-    found, progress = await run_in(readers, collection.map.read, collection.data.store)
+    found, progress = await run_in(readers, collection.map.read)
     if field is not None and progress is None and field not in found.fields:
         named = ", ".join(found.fields) or "none"
         detail = f"it distinguishes no documents; those that do: {named}"

@@ -6,15 +6,15 @@ from dataclasses import asdict, replace
 
 from index.search.calibrate import UNMEASURED, ScoreCalibrator
 from index.search.pairs import Pair, find_pairs, open_pair_search
-from index.search.records import DEFAULT_MODE, Bounds, Hit, Mode
+from index.search.records import DEFAULT_MODE, Bounds, Mode
 from service.compare.logic import Explanation, explain
 from service.documents.logic import export_parts, json_lines
-from service.encode import EncodedText, Query, StoredQuery, read_queries
+from service.encode import Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.match.rerank import retrieve_and_rerank, validate_rerank
-from service.match.retrieve import Matches, retrieve, search_by_examples, search_stored
-from service.match.schemas import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
+from service.match.retrieve import Matches, retrieve, search_by_examples
+from service.match.schemas import MAX_QUERIES, OF_ONE_DOCUMENT, ExplainBody, MatchOptions
 from service.metrics import Stage
 from service.threads import run_in
 
@@ -42,32 +42,12 @@ async def match(
         errors += validate_rerank(collection, options.search)
     if errors:
         raise InvalidInputError(errors)
-    texts, found = await _read_and_retrieve(collection, queries, options)
-    if options.explain is None:
-        return found
-    return [
-        await _explain(
-            collection,
-            [(text, matches.answer.hits[: options.explain.matches])],
-            matches,
-            options.explain.passages,
-        )
-        for text, matches in zip(texts, found, strict=True)
-    ]
-
-
-async def _read_and_retrieve(
-    collection: Collection, queries: Sequence[Query], options: MatchOptions
-) -> tuple[list[EncodedText], list[Matches]]:
-    """Return the queries with their vectors, and the matches of each."""
     if options.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
-        searchers, query = collection.engine.searchers, queries[0]
-        text, matches = await run_in(searchers, search_stored, collection, query, options.search)
-        return [text], [matches]
-    texts = await read_queries(collection, queries, strict=options.strict)
-    if options.rerank is None:
-        return texts, await retrieve(collection, texts, options.search)
-    return texts, await retrieve_and_rerank(collection, texts, options.search, options.rerank)
+        found = await retrieve(collection, [queries[0]], options.search)
+    else:
+        texts = await read_queries(collection, queries, strict=options.strict)
+        found = await retrieve_and_rerank(collection, texts, options.search, options.rerank)
+    return [await _explain(collection, matches, options.explain) for matches in found]
 
 
 def _validate_explained(options: MatchOptions, answers: int) -> list[FieldError]:
@@ -91,17 +71,18 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
     return errors
 
 
-async def _explain(
-    collection: Collection,
-    parts: Sequence[tuple[EncodedText, Sequence[Hit]]],
-    found: Matches,
-    passages: int,
-) -> Matches:
-    """Explain matches of each text, by so many passages each."""
+async def _explain(collection: Collection, found: Matches, options: ExplainBody | None) -> Matches:
+    """Explain the first matches, of several examples by the one that each matches best."""
+    if options is None:
+        return found
     started = time.perf_counter()
+    of_text: dict[int, list[str]] = {}
+    for hit in found.answer.hits[: options.matches]:
+        best = hit.like_scores.index(max(hit.like_scores)) if hit.like_scores else 0
+        of_text.setdefault(best, []).append(hit.id)
     explanations: dict[str, Explanation] = {}
-    for text, hits in parts:
-        explanations |= await explain(collection, text, [hit.id for hit in hits], passages)
+    for number, ids in of_text.items():
+        explanations |= await explain(collection, found.texts[number], ids, options.passages)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)
 
@@ -127,10 +108,7 @@ async def match_examples(
     liked, unliked = texts[: len(like)], texts[len(like) :]
     searchers, search = collection.engine.searchers, options.search
     found = await run_in(searchers, search_by_examples, collection, liked, unliked, search)
-    if options.explain is None:
-        return found
-    parts = _by_nearest(liked, found.answer.hits[: options.explain.matches])
-    return await _explain(collection, parts, found, options.explain.passages)
+    return await _explain(collection, found, options.explain)
 
 
 def _validate_examples(
@@ -149,16 +127,6 @@ def _validate_examples(
         if value is not None
     ]
     return errors
-
-
-def _by_nearest(
-    liked: Sequence[EncodedText], hits: Sequence[Hit]
-) -> list[tuple[EncodedText, list[Hit]]]:
-    """Return each example with the matches that match it best."""
-    parts: list[tuple[EncodedText, list[Hit]]] = [(text, []) for text in liked]
-    for hit in hits:
-        parts[hit.like_scores.index(max(hit.like_scores))][1].append(hit)
-    return [part for part in parts if part[1]]
 
 
 NO_BOUND = (

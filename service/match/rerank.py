@@ -109,7 +109,7 @@ async def retrieve_and_rerank(
     collection: Collection,
     queries: Sequence[EncodedText],
     search: SearchOptions,
-    options: RerankBody,
+    options: RerankBody | None,
 ) -> list[Matches]:
     """Find the documents that match each query, the first candidates ranked by a reranker.
 
@@ -117,22 +117,17 @@ async def retrieve_and_rerank(
     search, and the receipt says so. Documents beyond the candidates follow in their order.
 
     Args:
-        collection: of an engine with a reranker.
+        collection: what to search, and with what.
         queries: to find matches for.
         search: how many documents to return, and which; its bounds apply to the final scores.
-        options: how much to read.
-
-    Raises:
-        ValueError: there is no reranker; see `validate_rerank`.
+        options: how much to read, as `validate_rerank` lets through; None for no reranking.
     """
-    if collection.engine.reranking is None:
-        raise ValueError("there is no reranker")
+    pool = collection.engine.reranking
+    if options is None or pool is None:
+        return await retrieve(collection, queries, search)
     top_k = max(search.top_k, min(options.candidates, MAX_TOP_K))
     found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
-    reranked = [
-        await _rerank(collection, collection.engine.reranking, query, matches, options)
-        for query, matches in zip(queries, found, strict=True)
-    ]
+    reranked = [await _rerank(collection, pool, matches, options) for matches in found]
     return [_with_hits(matches, _cut(matches.answer.hits, search)) for matches in reranked]
 
 
@@ -143,7 +138,6 @@ def _with_hits(matches: Matches, hits: tuple[Hit, ...]) -> Matches:
 async def _rerank(
     collection: Collection,
     pool: RerankPool,
-    query: EncodedText,
     found: Matches,
     options: RerankBody,
 ) -> Matches:
@@ -152,6 +146,7 @@ async def _rerank(
     first = hits[: options.candidates]
     texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
+    (query,) = found.texts
     text = text_below(query.title, query.text)
     logits, seconds = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
     fitted = probability_map_of(collection, mode)

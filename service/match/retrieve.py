@@ -5,7 +5,6 @@ from dataclasses import astuple, dataclass, field
 
 from pydantic import BaseModel, Field
 
-from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.rank import selects
 from index.search.records import Examples, SearchAnswer, SearchOptions
@@ -41,49 +40,47 @@ class Matches:
 
     Attributes:
         answer: the hits, and what they were found by.
-        receipt: what was read of the query.
+        texts: the query; several examples, those that matches are like first.
         seconds: time of each stage.
         rerank: what the reranker read, if reranking was requested.
         explanations: why documents match, by document id, if that was requested.
     """
 
     answer: SearchAnswer
-    receipt: Receipt
+    texts: Sequence[EncodedText]
     seconds: Mapping[Stage, float]
     rerank: RerankedBody | None = None
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
 
+    @property
+    def receipt(self) -> Receipt:
+        """What was read of the query, of several examples together."""
+        receipts = (astuple(text.receipt) for text in self.texts)
+        return Receipt(*map(sum, zip(*receipts, strict=True)))
+
 
 async def retrieve(
-    collection: Collection, queries: Sequence[EncodedText], options: SearchOptions
+    collection: Collection, queries: Sequence[EncodedText | StoredQuery], options: SearchOptions
 ) -> list[Matches]:
-    """Find the documents that match each query, best first."""
+    """Find the documents that match each query, best first.
+
+    A stored document that was not read before is read where the search is done: to hand it from one
+    thread to another would take as long as to read it. It is without block vectors then.
+    """
     searchers = collection.engine.searchers
     return [await run_in(searchers, _search, collection, query, options) for query in queries]
 
 
-def _search(collection: Collection, text: EncodedText, options: SearchOptions) -> Matches:
-    query = text.to_query()
-    outcome = _perform(collection, Task(query, options))
-    _offer(collection, query.vector, options, stored=query.vector_id != NO_VECTOR)
-    return Matches(outcome.answer, text.receipt, {**text.seconds, **outcome.seconds})
-
-
-def search_stored(
-    collection: Collection, query: StoredQuery, options: SearchOptions
-) -> tuple[EncodedText, Matches]:
-    """Find the documents that match a stored one, which is read where the search is done.
-
-    To hand it from one thread to another would take as long as to read it. Called in a thread of
-    `searchers`.
-
-    Returns:
-        The document, without block vectors, and its matches.
-    """
-    outcome = _perform(collection, Task(query, options))
-    (text,) = outcome.stored
-    _offer(collection, text.vector, options, stored=True)
-    return text, Matches(outcome.answer, text.receipt, outcome.seconds)
+def _search(
+    collection: Collection, query: EncodedText | StoredQuery, options: SearchOptions
+) -> Matches:
+    sought = query.to_query() if isinstance(query, EncodedText) else query
+    outcome = _perform(collection, Task(sought, options))
+    text = query if isinstance(query, EncodedText) else outcome.stored[0]
+    monitor = collection.recall_monitor
+    if monitor is not None and not selects(options) and options.mode != "lexical":
+        monitor.offer(text.vector, stored=text.vector_id != NO_VECTOR)
+    return Matches(outcome.answer, [text], {**text.seconds, **outcome.seconds})
 
 
 def search_by_examples(
@@ -98,11 +95,10 @@ def search_by_examples(
     """
     examples = Examples(*(tuple(text.to_query() for text in side) for side in (like, unlike)))
     texts = [*like, *unlike]
-    receipt = Receipt(*map(sum, zip(*(astuple(text.receipt) for text in texts), strict=True)))
     stages = {stage for text in texts for stage in text.seconds}
     encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
     outcome = _perform(collection, Task(examples, options))
-    return Matches(outcome.answer, receipt, {**encoding, **outcome.seconds})
+    return Matches(outcome.answer, texts, {**encoding, **outcome.seconds})
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
@@ -114,12 +110,3 @@ def _perform(collection: Collection, task: Task) -> Outcome:
     for stage, duration in outcome.seconds.items():
         observe_stage(collection.engine.metrics, stage, duration)
     return outcome
-
-
-def _offer(
-    collection: Collection, vector: Float32, options: SearchOptions, *, stored: bool
-) -> None:
-    """Let the recall of a search be measured, which is done without filters."""
-    monitor = collection.recall_monitor
-    if monitor is not None and not selects(options) and options.mode != "lexical":
-        monitor.offer(vector, stored=stored)

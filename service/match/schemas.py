@@ -20,11 +20,10 @@ from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBo
 from service.schemas import (
     Answer,
     BodyModel,
-    Cosine,
+    BoundsBody,
     DocumentId,
     QueryBody,
     ReceiptBody,
-    Share,
     Strict,
     exactly_one,
     exclusive,
@@ -138,8 +137,11 @@ class MatchOptions:
     strict: bool = False
 
 
-class MatchRequest(QueryBody):
-    """What to match: exactly one of `text`, `id`, `queries` and `like`."""
+class MatchRequest(QueryBody, BoundsBody):
+    """What to match: exactly one of `text`, `id`, `queries` and `like`.
+
+    A stored document is left out of its own matches.
+    """
 
     model_config = exclusive(
         *("text", "id", "queries", "like"),
@@ -174,14 +176,6 @@ class MatchRequest(QueryBody):
     )
     exclude: Annotated[list[DocumentId], Field(max_length=MAX_EXCLUDED)] | None = optional(
         "Ids of documents not to give."
-    )
-    min_score: Cosine | None = optional("Give no match whose score is under this.")
-    min_probability: Share | None = optional(
-        "Give no match under this probability; refused where matches have none."
-    )
-    max_false_positive_rate: Share | None = optional(
-        "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
-        "where that was not measured: fewer than 100 documents, or `longmatch calibrate`."
     )
     align: Annotated[AlignBody | None, BeforeValidator(_switched)] = Field(
         default_factory=AlignBody,
@@ -218,12 +212,11 @@ class MatchRequest(QueryBody):
 
     def to_options(self, settings: Settings) -> MatchOptions:
         """Return the options of each query."""
-        bounds = records.Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
             search=records.SearchOptions(
                 top_k=self.top_k or DEFAULT_TOP_K,
                 mode=self.mode,
-                bounds=bounds,
+                bounds=self.bounds,
                 where=None if self.filter is None else self.filter.to_filter(),
                 exclude=tuple(self.exclude or ()),
                 collapse=self.collapse,

@@ -286,7 +286,8 @@ class StandingQueries:
 
     Attributes:
         store: what is looked for, how far, and what was found.
-        webhooks: the thread that delivers events.
+        worker: the thread that compares.
+        webhooks: they deliver events.
     """
 
     def __init__(self, state: State, settings: Settings, metrics: CollectionMetrics) -> None:
@@ -295,13 +296,13 @@ class StandingQueries:
         self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
         self._collection: Collection | None = None
-        self._worker = Worker("standing queries", self._work, _HELD_SECONDS)
+        self.worker = Worker("standing queries", self._work)
         self._behind_since: float | None = None
 
     @property
     def stopping(self) -> bool:
         """Whether the thread is to stop, and clients to hang up."""
-        return self._worker.stopping.is_set()
+        return self.worker.stopping.is_set()
 
     @property
     def lag_seconds(self) -> float:
@@ -328,12 +329,12 @@ class StandingQueries:
         """Say that documents may have been stored, or that there is a new query."""
         if self._behind_since is None:
             self._behind_since = monotonic()
-        self._worker.woken.set()
-        self._worker.start()
+        self.worker.woken.set()
+        self.worker.start()
 
     def stored(self) -> None:
         """Say that documents were stored; does nothing without standing queries."""
-        if self._worker.thread is not None or self._shared:
+        if self.worker.thread is not None or self._shared:
             self.wake()
 
     def resume(self, query_id: str) -> StandingQuery:
@@ -349,19 +350,9 @@ class StandingQueries:
             self._metrics.standing_events.inc(events)
             self.webhooks.wake()
 
-    def stop(self) -> None:
-        """Ask the thread to stop, without waiting for it."""
-        self._worker.stop()
-        self.webhooks.stop()
-
-    def close(self) -> None:
-        """Stop, and wait for the threads; closing twice does nothing."""
-        self.stop()
-        self._worker.close()
-        self.webhooks.close()
-
-    def _work(self) -> bool:
-        more = self._collection is not None and scan_new_documents(self._collection)
-        if not (more or self._worker.woken.is_set()):
+    def _work(self) -> float:
+        if self._collection is not None and scan_new_documents(self._collection):
+            return 0.0
+        if not self.worker.woken.is_set():
             self._behind_since = None
-        return more
+        return _HELD_SECONDS

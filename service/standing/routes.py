@@ -1,5 +1,6 @@
 """/standing-queries: made, listed, changed, removed; and their events."""
 
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Body, Path, Query, Request
@@ -11,7 +12,7 @@ from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.openapi import ENCODE, WRITE, Router
-from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, next_cursor
 from service.standing import schemas
 from service.standing.logic import change_standing_query, create_standing_query
 from service.standing.store import StandingQuery
@@ -124,7 +125,7 @@ async def get_standing_queries(
     found = await run_in(collection.jobs.threads, collection.standing.store.listed, cursor, limit)
     return schemas.StandingQueriesResponse(
         queries=found,
-        next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
+        next_cursor=next_cursor(found, limit, attrgetter("id")),
     )
 
 

@@ -1,22 +1,19 @@
 """Bodies of /standing-queries."""
 
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from index.search.records import DEFAULT_MODE, Bounds, Mode
+from index.search.records import DEFAULT_MODE, Mode
 from index.store.filters import filter_to_json
 from service.errors import FieldError, InvalidInputError
 from service.match.filter import FilterField
 from service.schemas import (
     BodyModel,
-    Cosine,
-    DocumentId,
+    BoundsBody,
     QueryBody,
-    Share,
     Strict,
-    Title,
     WholeText,
     nullable,
     optional,
@@ -55,13 +52,14 @@ class WebhookRequest(BodyModel):
         return new_webhook(self.url, self.secret or make_secret())
 
 
-class StandingQueryRequest(QueryBody):
-    """What to look for among new documents: exactly one of `text` and `id`."""
+class StandingQueryRequest(QueryBody, BoundsBody):
+    """What to look for among new documents: exactly one of `text` and `id`.
 
-    title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
-    id: DocumentId | None = optional(
-        "Id of a stored document: new documents are compared with what it is then."
-    )
+    New documents are compared with what a stored document is then. Without any bound,
+    `max_false_positive_rate` is 0.001 or, without a calibration of the data directory,
+    `min_probability` 0.9.
+    """
+
     mode: Mode = Field(
         default=DEFAULT_MODE,
         description="By what new documents are scored, as in POST /match: document vectors, words, "
@@ -69,15 +67,6 @@ class StandingQueryRequest(QueryBody):
     )
     filter: FilterField | None = optional(
         "Tell of no document for whose metadata this does not hold when it is compared."
-    )
-    min_score: Cosine | None = optional("Tell of no document whose score is under this.")
-    min_probability: Share | None = optional(
-        "Tell of no document under this probability; refused where the checkpoint has no "
-        "calibration. Without any bound and without a calibration of the data directory, 0.9."
-    )
-    max_false_positive_rate: Share | None = optional(
-        "Tell of no document whose score a larger share of random pairs of the corpus reaches; "
-        "refused where the data directory has not been calibrated. Without any bound, 0.001."
     )
     webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
     strict: Strict = False
@@ -89,9 +78,7 @@ class StandingQueryRequest(QueryBody):
             title=self.title or "",
             mode=self.mode,
             filter=None if self.filter is None else filter_to_json(self.filter.to_filter()),
-            min_score=self.min_score,
-            min_probability=self.min_probability,
-            max_false_positive_rate=self.max_false_positive_rate,
+            **asdict(self.bounds),
         )
 
 
@@ -141,15 +128,12 @@ class WebhookChange(_Change):
         return new_webhook(url, secret, before.delivered)
 
 
-class StandingQueryChange(_Change):
-    """What is to be another of a standing query; what is not given stays."""
+class StandingQueryChange(_Change, BoundsBody):
+    """What is to be another of a standing query; what is not given stays.
 
-    min_score: Cosine | None = optional("As in POST /standing-queries; null for none.")
-    min_probability: Share | None = optional(
-        "As in POST /standing-queries; null for none. Without any bound, the "
-        "query gets the default."
-    )
-    max_false_positive_rate: Share | None = optional("As in POST /standing-queries; null for none.")
+    A bound may be null for none; without any bound, the query gets the default.
+    """
+
     webhook: WebhookChange | None = optional(
         "Another address or secret; null for no webhook. One where there was none receives what "
         "is found from now on; another one goes on with the first event that was not received."
@@ -160,7 +144,7 @@ class StandingQueryChange(_Change):
 
     def apply(self, before: StandingQuery) -> StandingQuery:
         """Return what the query is to be."""
-        bounds = {field.name for field in fields(Bounds)}
+        bounds = set(BoundsBody.model_fields)
         changed = self.model_dump(include=bounds, exclude_unset=True)
         if "webhook" in self.model_fields_set:
             changed["webhook"] = self.webhook and self.webhook.apply(before.webhook)

@@ -431,25 +431,12 @@ def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
     interest = columns.pop("interest")
     webhook = {name: columns.pop(name) for name in Webhook.model_fields}
-    return StandingQuery(
-        document=interest["document_id"],
-        title=interest["title"],
-        mode=interest["mode"],
-        filter=interest["where"],
-        **interest["bounds"],
-        webhook=None if webhook["url"] is None else Webhook(**webhook),
-        **columns,
-    )
+    shown = None if webhook["url"] is None else Webhook(**webhook)
+    return StandingQuery(webhook=shown, **interest, **columns)
 
 
 def _interest_json(interest: Interest) -> dict[str, Any]:
-    return {
-        "document_id": interest.document,
-        "title": interest.title,
-        "mode": interest.mode,
-        "bounds": asdict(interest.bounds),
-        "where": interest.filter,
-    }
+    return interest.model_dump(include=set(Interest.model_fields))
 
 
 def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The thread that delivers events to webhooks: those of one query one by one, in their order.
+"""Delivers events to webhooks: those of one query one by one, in their order.
 
 What was received is recorded after the answer: a process that is killed in between delivers an
 event again, under the same `webhook-id`. Nothing of an answer is read but its head. Messages are
@@ -14,10 +14,8 @@ import random
 import re
 import secrets
 import ssl
-import threading
 import time
 from collections.abc import Sequence
-from functools import partial
 from hashlib import sha256
 
 import httpcore2
@@ -26,6 +24,7 @@ from service.errors import StandingQueryNotFoundError, describe
 from service.metrics import CollectionMetrics
 from service.standing import targets
 from service.standing.store import Event, StandingQuery, StandingStore, Webhook, new_webhook
+from service.threads import Worker
 
 WHSEC = "whsec_"
 _SECRET_BYTES = 32
@@ -81,6 +80,7 @@ _FIRST_SECONDS, _MOST_SECONDS = 5.0, 3600.0  # between attempts
 _DOUBLINGS = 20  # after which the longest time is reached
 _JITTER = 0.25
 _IDLE_SECONDS = 30.0
+_LOOK_SECONDS = 0.2  # for new events, while others are being delivered
 _GONE = 410
 _REDIRECTS = range(300, 400)
 _NO_ANSWER = (httpcore2.ProtocolError, httpcore2.NetworkError, httpcore2.TimeoutException)
@@ -97,9 +97,10 @@ class _FailedError(Exception):
 
 
 class Webhooks:
-    """Delivers the events of a data directory, in a thread that runs once there are some.
+    """Delivers the events of a data directory.
 
     Attributes:
+        worker: the thread that delivers, once there are events.
         answer_seconds: in which a receiver must have answered.
         attempts: to deliver an event, before the webhook has failed.
     """
@@ -113,82 +114,46 @@ class Webhooks:
         self._store = store
         self._metrics = metrics
         self._allowed = targets.AllowedTargets(hosts)
-        self._tls: ssl.SSLContext | None = None
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._woken = asyncio.Event()
-        self._stopping = False
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._tls: ssl.SSLContext | None = None  # made where there are webhooks: it reads files
+        self.worker = Worker("webhooks", lambda: asyncio.run(self._deliver_due()))
 
     def wake(self) -> None:
         """Say that there may be something to deliver."""
-        with self._starting:
-            if self._stopping:
-                return
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._woken.set)
-            elif self._store.undelivered():
-                self._loop = asyncio.new_event_loop()
-                self._woken.set()
-                self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
-                self._thread.start()
+        self.worker.woken.set()
+        if self.worker.thread is None and self._store.undelivered():
+            self.worker.start()
 
-    def stop(self) -> None:
-        """Ask the thread to stop, without waiting for it."""
-        with self._starting:
-            first, self._stopping = not self._stopping, True
-            if first and self._loop is not None:
-                self._loop.call_soon_threadsafe(self._woken.set)
+    async def _deliver_due(self) -> float:
+        """Deliver what is due; return the seconds until something will be.
 
-    def close(self) -> None:
-        """Stop; what is being delivered is given up, and delivered again after the next start."""
-        self.stop()
-        if self._thread is not None:
-            self._thread.join()
+        What is being delivered when it is to stop is given up, and delivered after the next start.
+        """
+        self._tls = self._tls or httpcore2.default_ssl_context()
+        running: dict[int, asyncio.Task[None]] = {}
+        while not self.worker.stopping.is_set():
+            rest = self._begin_what_is_due(running)
+            if not running:
+                return rest
+            await asyncio.wait(
+                running.values(), timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            running = {number: task for number, task in running.items() if not task.done()}
+        return 0.0
 
-    def _run(self) -> None:
-        assert self._loop is not None  # noqa: S101 (see `wake`)
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # type: ignore[arg-type,return-value]
-            runner.run(self._work())
-
-    async def _work(self) -> None:
-        self._tls = httpcore2.default_ssl_context()  # reads files: only where there are webhooks
-        while not self._stopping:
-            self._woken.clear()
-            wait = _IDLE_SECONDS
-            try:
-                wait = self._begin_what_is_due()
-            except Exception as error:
-                _LOG.error("webhooks are paused: %s", describe(error))
-            try:
-                await asyncio.wait_for(self._woken.wait(), wait)
-            except TimeoutError:
-                continue
-        for task in self._running.values():
-            task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
-
-    def _begin_what_is_due(self) -> float:
+    def _begin_what_is_due(self, running: dict[int, asyncio.Task[None]]) -> float:
         """Begin to deliver to those that are due; return the seconds until another one is."""
-        now, wait = time.time(), _IDLE_SECONDS
+        now, rest = time.time(), _IDLE_SECONDS
         for query in self._store.undelivered():
             webhook = query.webhook
-            if webhook is None or query.number in self._running:
+            if webhook is None or query.number in running:
                 continue
             # A clock that was set back makes nobody wait for longer than the longest time.
             left = min(webhook.retry_at - now, _MOST_SECONDS * (1 + _JITTER))
             if left > 0:
-                wait = min(wait, left)
-            elif len(self._running) < _AT_A_TIME:
-                task = asyncio.ensure_future(self._deliver_some(query, webhook))
-                self._running[query.number] = task
-                task.add_done_callback(partial(self._done, query.number))
-        return wait
-
-    def _done(self, number: int, _: object) -> None:
-        del self._running[number]
-        self._woken.set()
+                rest = min(rest, left)
+            elif len(running) < _AT_A_TIME:
+                running[query.number] = asyncio.create_task(self._deliver_some(query, webhook))
+        return rest
 
     async def _deliver_some(self, query: StandingQuery, webhook: Webhook) -> None:
         """Deliver the next events of a query, until an attempt fails."""

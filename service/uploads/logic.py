@@ -53,12 +53,20 @@ def server_id(data: Path) -> str:
 
 
 class Jobs:
-    """Receives uploads and runs them; none runs before `start`."""
+    """Receives uploads and runs them; none runs before `start`.
+
+    Attributes:
+        worker: the thread that runs them.
+        store: of the jobs.
+        idempotency: the responses stored for Idempotency-Key.
+        threads: that write uploads, and use the state for routes.
+        metrics: where they are counted.
+    """
 
     def __init__(
         self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self._worker = Worker("jobs", self._run_next, _IDLE_SECONDS)
+        self.worker = Worker("jobs", self._run_next)
         self.store = JobStore(state, server_id(data) if state.shared else "")
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
@@ -74,7 +82,7 @@ class Jobs:
     @property
     def stopping(self) -> bool:
         """Whether the running job is to stop; it continues at the next start."""
-        return self._worker.stopping.is_set()
+        return self.worker.stopping.is_set()
 
     def start(self, run: Callable[[Job], None]) -> None:
         """Start the thread, which continues with the jobs that have not ended.
@@ -87,16 +95,7 @@ class Jobs:
             files.remove_others(self._uploads, [job.id for job in self.store.unfinished()])
         except StorageError as error:
             _LOG.error("%s", error)
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Ask the running job to stop, without waiting for it."""
-        self._worker.stop()
-
-    def close(self) -> None:
-        """Stop, and wait for the threads; closing twice does nothing."""
-        self._worker.close()
-        self.threads.shutdown()
+        self.worker.start()
 
     @contextmanager
     def receiving(self, client: str = "", announced: int = 0) -> Iterator[None]:
@@ -109,7 +108,7 @@ class Jobs:
         Raises:
             OverloadedError: there are too many uploads, of all or of this client.
             StorageFullError: the disk has no room for it.
-            ShuttingDownError: after `stop`.
+            ShuttingDownError: the service stops.
         """
         if self.stopping:
             raise errors.ShuttingDownError
@@ -148,7 +147,7 @@ class Jobs:
             self.store.insert(connection, upload, client)
             if answered is not None:
                 answered(connection)
-        self._worker.woken.set()
+        self.worker.woken.set()
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job, or raise JobEndedError; what it has stored stays."""
@@ -194,8 +193,8 @@ class Jobs:
         self._turns[client] = max(self._turns.values(), default=0) + 1
         return first[client]
 
-    def _run_next(self) -> bool:
-        """Run the next job for a turn; return whether there was one.
+    def _run_next(self) -> float:
+        """Run the next job for a turn; return the seconds to rest, 0 where there was one.
 
         A job that cannot continue stays the oldest of its client, and those behind it wait: of two
         versions of a document, the later one must win.
@@ -203,7 +202,7 @@ class Jobs:
         waiting = self._next()
         job = None if waiting is None else self.store.begin(waiting)
         if job is None:
-            return waiting is not None
+            return _IDLE_SECONDS if waiting is None else 0.0
         self._turn_began = monotonic()
         try:
             self._run(job)
@@ -212,8 +211,8 @@ class Jobs:
                 reason = errors.describe(error)
                 _LOG.error("job %s is paused: %s", job.id, reason)
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
-                self._worker.stopping.wait(_RETRY_SECONDS)
-        return True
+                self.worker.stopping.wait(_RETRY_SECONDS)
+        return 0.0
 
 
 BATCH_DOCUMENTS = 64

@@ -12,13 +12,13 @@ that the class had served when it arrived. Small requests go before large ones, 
 overtaken for longer than its own tokens take.
 """
 
-import asyncio
 import heapq
 import math
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -145,7 +145,7 @@ class EncodeTask:
 
     blocks: Sequence[Sequence[int]]
     vectors: Float32
-    waiter: asyncio.Future[EncodeResult]
+    waiter: Future[EncodeResult]
     submitted: float
     known: Collection[int] = ()
     whole: bool = False

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -208,17 +208,12 @@ class EncodeScheduler:
             documents: each with at least one sentence block.
             reservation: of the request; the call must return before it ends.
             owner: whose cached block vectors are used: the name of a collection.
-
-        Raises:
-            ValueError: a document has no sentence block.
         """
-        if not all(document.to_encode for document in documents):
-            raise ValueError("a document without a sentence block cannot be encoded")
         tasks = await self._create_tasks(documents, owner)
         if self.cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
-        encoded = await asyncio.gather(*(task.waiter for task in tasks))
+        encoded = await asyncio.gather(*(asyncio.wrap_future(task.waiter) for task in tasks))
         if self.cache is not None:
             for task in tasks:
                 self.cache.put(task.blocks, task.vectors, task.rows, owner)
@@ -228,7 +223,6 @@ class EncodeScheduler:
         self, documents: Sequence[SentenceBlocks], owner: str
     ) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
-        loop = asyncio.get_running_loop()
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
@@ -240,7 +234,7 @@ class EncodeScheduler:
             EncodeTask(
                 encoded_blocks,
                 rows,
-                loop.create_future(),
+                Future(),
                 submitted,
                 cached,
                 whole=self._encoder.recurrent,
@@ -349,17 +343,12 @@ def _fail_all(tasks: Iterable[EncodeTask], error: Callable[[], ServiceError]) ->
 
 
 def _deliver(task: EncodeTask, outcome: EncodeResult | ServiceError) -> None:
-    with suppress(RuntimeError):  # the loop is closed: no caller waits any more
-        task.waiter.get_loop().call_soon_threadsafe(_settle, task.waiter, outcome)
-
-
-def _settle(waiter: asyncio.Future[EncodeResult], outcome: EncodeResult | ServiceError) -> None:
-    if waiter.done():
-        return
+    if not task.waiter.set_running_or_notify_cancel():
+        return  # its caller waits no longer
     if isinstance(outcome, EncodeResult):
-        waiter.set_result(outcome)
+        task.waiter.set_result(outcome)
     else:
-        waiter.set_exception(outcome)
+        task.waiter.set_exception(outcome)
 
 
 _CURRENT: ContextVar[Reservation | None] = ContextVar("reservation", default=None)

@@ -20,12 +20,12 @@ from service.app import describe_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
 from service.documents import schemas as documents
-from service.embeddings import schemas as embeddings
+from service.embeddings import routes as embeddings
 from service.feedback import store as feedback_store
 from service.map import routes as corpus_map
 from service.match import retrieve
 from service.match import schemas as match
-from service.ops import schemas as ops
+from service.ops import routes as ops
 from service.standing import schemas as standing
 from service.text import routes as files
 from service.uploads import store
@@ -51,7 +51,7 @@ ANSWERS: dict[type, type[Any]] = {
     status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
     status.FacetValue: documents.FacetValueBody, status.Facet: documents.FacetBody,
-    status.MapCluster: corpus_map.ClusterBody, status.DocumentMap: corpus_map.MapResponse,
+    status.MapCluster: corpus_map.Cluster, status.DocumentMap: corpus_map.MapResponse,
     results.FeedbackQuery: feedback_store.AskedBody, results.Feedback: feedback_store.Verdict,
     results.Member: documents.MemberBody, status.WebhookState: standing.Webhook,
     status.StandingQuery: standing.StandingQuery, results.Event: standing.Event,

@@ -10,7 +10,7 @@ import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
 from service.match.filter import FilterField
-from service.schemas import write_cursor
+from service.schemas import next_cursor
 from service.text.logic import FILE_TYPES
 
 NDJSON = "application/x-ndjson"
@@ -113,5 +113,5 @@ def objects(body: Any) -> Iterator[dict[str, Any]]:
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
     """Ask with cursors that the service could have given: they are opaque, not any text."""
     if query and isinstance(query.get("cursor"), str):
-        query["cursor"] = write_cursor(query["cursor"])
+        query["cursor"] = next_cursor([query["cursor"]], 1, str)
     return query

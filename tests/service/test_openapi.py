@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from service.app import describe_app
 from service.compare.schemas import CompareRequest
 from service.documents.schemas import IndexRequest
-from service.embeddings.schemas import EmbeddingsRequest
+from service.embeddings.routes import EmbeddingsRequest
 from service.errors import PROBLEM_TYPES
 from service.gate import TIMEOUT_HEADER
 from service.match.schemas import MatchRequest

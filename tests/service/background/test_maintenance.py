@@ -66,7 +66,7 @@ def make(data: DataDirectory, of_data: Callable[..., Maintenance]) -> Iterator[M
 
     yield make
     for item in made:
-        item.close()
+        item.worker.close()
 
 
 def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
@@ -158,13 +158,13 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     put(data, 0, ONE_LIST_BELOW)
     before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
-    maintenance.start()
+    maintenance.worker.start()
     wait_until(lambda: data.index.nlist > 1)
     (thread,) = set(threading.enumerate()) - before
     if sys.platform == "linux":  # elsewhere a thread has the priority of its process
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())
         assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) > own
-    maintenance.close()
+    maintenance.worker.close()
     assert set(threading.enumerate()) <= before
 
 
@@ -290,7 +290,7 @@ def test_the_alignment_is_fitted_to_a_collection_that_grew(make: Make, data: Dat
     put_blocks(data, MIN_DOCUMENTS, MIN_DOCUMENTS // 2)
     assert used().space_id == fitted.space_id  # it has not changed by more than half
     put_blocks(data, 2 * MIN_DOCUMENTS, 1)
-    maintenance.stop()
+    maintenance.worker.stop()
     assert used().space_id == fitted.space_id
     again = make()
     again.work()

@@ -73,17 +73,17 @@ def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics:
     least, most = nprobe_bounds(128)
     live.set_nprobe(least, generation=live.generation)
     strict = watching(live, metrics, target_recall=1.0)
-    strict.start()
+    strict.worker.start()
     offer_until(strict, lambda: live.nprobe > least + 10)
-    strict.close()
+    strict.worker.close()
     assert least < live.nprobe <= most
     assert value(metrics, "nprobe") == live.nprobe
     assert 0.5 < value(metrics, "recall_at_10", source="shadow") <= 1.0
     high = live.nprobe
     lax = watching(live, metrics, target_recall=0.5)
-    lax.start()
+    lax.worker.start()
     offer_until(lax, lambda: live.nprobe < high)
-    lax.close()
+    lax.worker.close()
     assert least <= live.nprobe < high
     assert value(metrics, "recall_samples_total", outcome="measured") >= 100
 
@@ -114,7 +114,7 @@ def test_the_share_is_chosen_and_what_is_over_the_limit_dropped(
     for _ in range(QUEUED + 5):
         all_of_them.offer(query, stored=False)
     assert value(metrics, "recall_samples_total", outcome="dropped") == 5
-    all_of_them.close()
+    all_of_them.worker.close()
     none = watching(live, metrics, share=0.0)
     for _ in range(1_000):
         none.offer(query, stored=False)
@@ -130,11 +130,11 @@ def test_a_bad_query_does_not_end_it(
 ) -> None:
     before = set(threading.enumerate())
     watch = watching(live, metrics)
-    watch.start()
+    watch.worker.start()
     watch.offer(np.full(DIMENSION, np.nan, dtype=np.float32), stored=False)
     offer_until(watch, lambda: value(metrics, "recall_samples_total", outcome="measured") > 0)
-    watch.close()
-    assert "could not be measured" in caplog.text
+    watch.worker.close()
+    assert "measurements of recall are paused" in caplog.text
     assert set(threading.enumerate()) <= before
 
 

@@ -290,7 +290,7 @@ def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line
 
 def test_every_command_is_in_the_table() -> None:
     table = {tuple(line.split()[:2]) for line, _ in REFUSED}
-    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    commands = dict(typer.main.get_command(make_app()).commands)  # type: ignore[attr-defined]
     in_lab = commands.pop("lab").commands
     assert commands.keys() - {"settings"} == {line[0] for line in table} - {"lab"}
     assert in_lab.keys() == {line[1] for line in table if line[0] == "lab"}

@@ -243,7 +243,7 @@ def test_one_whose_uploads_cannot_be_read_leaves_no_thread(servers: Servers, dat
     client = servers.start()
     assert "uploads" in client.get(PAPERS).json()["detail"]
     now = own_threads()
-    for name in ("jobs", "maintenance", "recall"):
+    for name in ("jobs", "rounds of maintenance", "measurements of recall"):
         assert now[name] == before[name] > 0
 
 

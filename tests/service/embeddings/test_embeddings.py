@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.embeddings.schemas import ALIAS
+from service.embeddings.routes import ALIAS
 from service.workers.scheduler import EncodeScheduler
 
 PATH = "/v1/embeddings"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import service.cli.corpora
+import service.searchers
 from encoder.comparison.compare import percent
 from tests.kit.calibrations import calibrated
 from tests.kit.command import Run
@@ -121,7 +121,7 @@ def test_documents_that_change_meanwhile_cost_no_place(
     options = {"mode": mode, "filter": EVEN, "collapse": True}
     first = ids(by_http(top_k=10, **options))
     deleted, changed = first[::2], first[1::2]
-    select = service.cli.corpora.select_documents
+    select = service.searchers.select_documents
 
     def select_then_change(*arguments: Any) -> Any:
         selected = select(*arguments)
@@ -131,8 +131,9 @@ def test_documents_that_change_meanwhile_cost_no_place(
         assert holding.post("/index", json={"documents": documents}).status_code == 200
         return selected
 
-    monkeypatch.setattr(service.cli.corpora, "select_documents", select_then_change)
-    found = by_command(top_k=5, **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(service.searchers, "select_documents", select_then_change)
+        found = by_command(top_k=5, **options)
     assert len(found) == 5
     assert not set(first) & set(ids(found))
     assert found == approximately(by_http(top_k=5, **options))

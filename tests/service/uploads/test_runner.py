@@ -31,7 +31,8 @@ def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
 
     yield make
     for jobs, state in opened:
-        jobs.close()
+        jobs.worker.close()
+        jobs.threads.shutdown()
         state.close()
 
 

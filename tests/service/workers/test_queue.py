@@ -1,8 +1,7 @@
 """The queue by itself: the bound in tokens, the fair order, the packing of calls."""
 
-import asyncio
 import math
-from typing import Any
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> Block
 
 def make_task(*lengths: int) -> EncodeTask:
     blocks = [[1] * length for length in lengths]
-    waiter: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
-    waiter.get_loop().close()
-    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), waiter, submitted=0.0)
+    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), Future(), submitted=0.0)
 
 
 operations = st.lists(

@@ -110,13 +110,10 @@ def test_closing_leaves_no_caller_waiting(
     assert scheduler.queued_tokens == 0
 
 
-def test_no_documents_need_no_encoder_and_no_blocks_are_refused(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+def test_no_documents_need_no_encoder(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
 ) -> None:
-    scheduler = schedule(stepped_encoder(opened=False))
-    assert within_time(encode(scheduler)) == []
-    with pytest.raises(ValueError, match="without a sentence block"):
-        within_time(encode(scheduler, make_document([1]), make_document()))
+    assert within_time(encode(schedule(stepped_encoder(opened=False)))) == []
 
 
 def test_the_measured_rate_includes_all_work_of_the_threads(
