@@ -17,6 +17,7 @@ from index.progress import Progress
 from training.data.corpus_folder import new_folder
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
+    GROUPS,
     QUERIES,
     LabelledPairDataset,
     RerankCorpus,
@@ -123,13 +124,10 @@ def _task(
 
 
 def _by_length(table: LabelledPairDataset) -> Iterator[list[int]]:
-    lengths = np.diff(table.ends, prepend=0)
+    lengths = np.array([sum(map(len, texts)) for texts in table.texts])
     order = np.argsort(-lengths, kind="stable").tolist()
     for start in range(0, len(order), _PAIRS_A_PASS):
         yield order[start : start + _PAIRS_A_PASS]
-
-
-_GROUPS = 100_000  # of validation pairs, of a corpus
 
 
 def train_reranker(
@@ -177,12 +175,12 @@ def measure(data: RerankData, logits: Float32) -> float:
     candidates of a query are ignored.
 
     Args:
-        data: whose validation is measured; the group of a pair is its query, and a hundred thousand
-            groups a corpus.
+        data: whose validation is measured; the group of a pair is its query, and `GROUPS` groups
+            are a corpus.
         logits: Float32[P] of its pairs.
     """
     measured = _ndcg_of_queries if data.figure == QUERIES else _auc
-    numbers = data.validation.groups // _GROUPS
+    numbers = data.validation.groups // GROUPS
     rows = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     values = [measured(data.validation, some, logits) for some in rows]
     return float(np.mean([value for value in values if value is not None]))
