@@ -233,9 +233,8 @@ def dataset(
     checks.new_path(output)
     if known.agreement and not accept_licence:
         raise OptionError("--accept-licence", f"is needed for {name}: {known.agreement}")
-    read_option("SOURCE", known.check, source)
     with show_progress(console) as progress:
-        counts = convert_dataset(name, source, output, progress)
+        counts = read_option("SOURCE", convert_dataset, name, source, output, progress)
     pairs = ", ".join(
         f"{number['matching']} of {number['all']} {part} pairs match"
         for part, number in counts["pairs"].items()
