@@ -29,7 +29,7 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
-from training.export.create import load_reranker_model, write_trained_reranker
+from training.export.create import load_reranker_model
 from training.export.export_reranker import export_reranker
 from training.jobs.output import RUN, TrainingReport, make_report, write_report
 from training.loop import TrainingPlan, Validated, train
@@ -37,6 +37,7 @@ from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.progress import TrainingProgress
 from training.recipe import RerankRecipe
+from training.trained_checkpoint import write_trained_reranker
 
 _PAIRS_A_PASS = 32
 
