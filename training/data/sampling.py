@@ -19,7 +19,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import find_sections
 from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import tfidf_matrix
-from index.corpus.reader import read_corpus
+from index.corpus.reader import read_corpus, read_documents
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
@@ -516,7 +516,9 @@ def find_sources(
         found = without_neighbours(len(rows))
         if neighbours:
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
-            found = find_neighbours(_texts(corpus, rows.tolist()))
+            ids = [corpus.encoded.ids[row] for row in rows.tolist()]
+            documents = read_documents(corpus.files.corpus, ids)
+            found = find_neighbours([document.text for document in documents])
         sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
     return sources
 
@@ -545,13 +547,3 @@ def sampler_of(objective: ObjectiveRecipe, sources: Sequence[TrainingSource], si
             return lambda random: sample_neighbours(sources, size, random)
         case _:
             return lambda random: sample_documents(sources, size, random)
-
-
-def _texts(corpus: TrainingCorpus, rows: Sequence[int]) -> list[str]:
-    """Read the texts of some documents, of which the archive has only tokens."""
-    wanted = {corpus.encoded.ids[row]: place for place, row in enumerate(rows)}
-    texts = [""] * len(rows)
-    for document in read_corpus(corpus.files.corpus):
-        if isinstance(document, Document) and document.id in wanted:
-            texts[wanted[document.id]] = document.text
-    return texts

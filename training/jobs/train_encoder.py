@@ -78,20 +78,16 @@ def prepare_data(
     )
 
 
-def prepare_sources(
-    job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
-) -> list[TrainingSource]:
-    """Find lexical neighbours in the training part of each corpus, and sections, where needed."""
-    return sources_of(read_recipe(job), job.start, data, progress)
-
-
 def sources_of(
     recipe: TrainingRecipe,
     start: Checkpoint,
     data: Sequence[TrainingCorpus],
     progress: Progress,
 ) -> list[TrainingSource]:
-    """Find what the samplers of a recipe need in the data of `prepare_data`."""
+    """Find what the samplers of a recipe need in the data of `prepare_data`.
+
+    That is lexical neighbours in the training part of each corpus, and sections, where needed.
+    """
     neighbours = needs_neighbours(recipe.objectives)
     sources = find_sources(data, recipe.max_blocks, progress, neighbours=neighbours)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
@@ -111,7 +107,7 @@ def run_training(
 
     Args:
         data: of `prepare_data`.
-        sources: of `prepare_sources`.
+        sources: of `sources_of`.
     """
     recipe = read_recipe(job)
     archives = [corpus.encoded.archive for corpus in data]
