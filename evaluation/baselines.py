@@ -8,7 +8,6 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.segmentation import separate_words
-from evaluation.block_archive import BlockArchive
 from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.systems import System, matrix_system, row_products, vector_system
 from index.errors import CorpusError
@@ -20,54 +19,20 @@ FIRST_TOKENS = 512
 _CHUNKS_PER_CALL = 128
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusBlocks:
-    """The blocks of N documents: an archive, and their rows Int64[N] in it."""
-
-    archive: BlockArchive
-    rows: Int64
-
-    @property
-    def sizes(self) -> Int64:
-        """How many blocks each document has, Int64[N]."""
-        return self.archive.sizes[self.rows]
-
-    def vectors(self) -> Iterator[Float32]:
-        """Yield the block vectors [S, H] of each document."""
-        for row in self.rows.tolist():
-            yield self.archive.vectors(row).astype(np.float32)
-
-
-def find_blocks(encoded: EncodedCorpus, ids: Sequence[str]) -> CorpusBlocks:
-    """Find the blocks of N documents in an encoded corpus, in the order of their ids.
-
-    Raises:
-        CorpusError: a document was not encoded; names it.
-    """
-    place = {document_id: number for number, document_id in enumerate(encoded.ids)}
-    missing = [document_id for document_id in ids if document_id not in place]
-    if missing:
-        raise CorpusError(
-            f"{len(missing)} documents have no blocks, the first of them {missing[0]!r}: "
-            "was this corpus encoded in this folder?"
-        )
-    return CorpusBlocks(encoded.archive, encoded.rows[[place[name] for name in ids]])
-
-
-def mean_system(blocks: CorpusBlocks) -> System:
+def mean_system(blocks: EncodedCorpus) -> System:
     """Make the system of the mean of all block vectors of each document."""
     vectors = mean_vectors(blocks, blocks.sizes)
     return vector_system("mean", "mean of the block vectors of the whole document", vectors)
 
 
-def first_tokens_system(blocks: CorpusBlocks, tokens: int = FIRST_TOKENS) -> System:
+def first_tokens_system(blocks: EncodedCorpus, tokens: int = FIRST_TOKENS) -> System:
     """Make the system of the mean of the block vectors within the first `tokens` tokens."""
     vectors = mean_vectors(blocks, blocks_within(blocks, tokens))
     settings = f"mean of the block vectors of the first {tokens} tokens"
     return vector_system(f"first{tokens}", settings, vectors)
 
 
-def mean_vectors(blocks: CorpusBlocks, counts: Int64) -> Float32:
+def mean_vectors(blocks: EncodedCorpus, counts: Int64) -> Float32:
     """Average the first `counts` Int64[N] block vectors of each document; unit norm.
 
     A document without blocks gets zeros.
@@ -79,7 +44,7 @@ def mean_vectors(blocks: CorpusBlocks, counts: Int64) -> Float32:
     return _unit(means)
 
 
-def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
+def blocks_within(blocks: EncodedCorpus, tokens: int) -> Int64:
     """Count the blocks of each document that end within its first tokens; at least one."""
     texts = map(blocks.archive.blocks, blocks.rows.tolist())
     ends = (np.cumsum([len(block) for block in text]) for text in texts)
@@ -88,13 +53,13 @@ def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
     return within
 
 
-def maxsim_system(blocks: CorpusBlocks) -> System:
+def maxsim_system(blocks: EncodedCorpus) -> System:
     """Make the system of late interaction over blocks: chunks of a single block, not corrected."""
     return chunk_system(blocks, "maxsim", 1)
 
 
 def chunk_system(
-    blocks: CorpusBlocks, name: str = "chunks", chunk_blocks: int = CHUNK_BLOCKS
+    blocks: EncodedCorpus, name: str = "chunks", chunk_blocks: int = CHUNK_BLOCKS
 ) -> System:
     """Make the system of a chunking engine: every chunk of the query searches all chunks.
 
@@ -139,7 +104,7 @@ def _mean_of_best(query: Float32, chunks: Float32, starts: Int64) -> Float32:
     return total / np.float32(max(len(query), 1))
 
 
-def _chunks(blocks: CorpusBlocks, chunk_blocks: int) -> tuple[Float32, Int64]:
+def _chunks(blocks: EncodedCorpus, chunk_blocks: int) -> tuple[Float32, Int64]:
     width = blocks.archive.key.block_dimension
     chunks = [np.zeros((0, width), dtype=np.float32)]
     for vectors in blocks.vectors():
@@ -302,7 +267,7 @@ def _count_words(ids: Sequence[Sequence[int]], words: int) -> Any:
 
 TFIDF_OF_PAIRS = "tfidf-pairs"
 LEXICAL_BASELINES = (*BM25_SETTINGS, "tfidf", TFIDF_OF_PAIRS, "lsa")
-BLOCK_BASELINES: dict[str, Callable[[CorpusBlocks], System]] = {
+BLOCK_BASELINES: dict[str, Callable[[EncodedCorpus], System]] = {
     "mean": mean_system,
     "chunks": chunk_system,
     "maxsim": maxsim_system,

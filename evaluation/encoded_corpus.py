@@ -4,7 +4,7 @@ The directory is a block archive (`evaluation.block_archive`) of the distinct te
 encoded before is not encoded again, even under another id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,6 +74,34 @@ class EncodedCorpus:
         """Number of tokens of each document, including those not read, Int64[N]."""
         tokens: Int64 = self.archive.tokens[self.rows]
         return tokens
+
+    @property
+    def sizes(self) -> Int64:
+        """Number of blocks of each document, Int64[N]."""
+        sizes: Int64 = self.archive.sizes[self.rows]
+        return sizes
+
+    def vectors(self) -> Iterator[Float32]:
+        """Yield the block vectors [S, H] of each document."""
+        for row in self.rows.tolist():
+            yield self.archive.vectors(row).astype(np.float32)
+
+    def select(self, ids: Sequence[str]) -> "EncodedCorpus":
+        """Return the documents of these ids, in their order.
+
+        Raises:
+            CorpusError: a document was not encoded; names it.
+        """
+        place_of = {document_id: place for place, document_id in enumerate(self.ids)}
+        missing = [document_id for document_id in ids if document_id not in place_of]
+        if missing:
+            raise CorpusError(
+                f"{len(missing)} documents have no blocks, the first of them {missing[0]!r}: "
+                "was this corpus encoded in this folder?"
+            )
+        places = [place_of[document_id] for document_id in ids]
+        hashes = tuple(self.hashes[place] for place in places)
+        return replace(self, ids=tuple(ids), rows=self.rows[places], hashes=hashes)
 
 
 def keep_blocks(

@@ -11,7 +11,8 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
-from evaluation.baselines import BLOCK_BASELINES, LEXICAL_BASELINES, CorpusBlocks, lexical_baselines
+from evaluation.baselines import BLOCK_BASELINES, LEXICAL_BASELINES, lexical_baselines
+from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.metrics import MEASURES
 from evaluation.report import PairTask, Report, RetrievalTask, report_pairs, report_retrieval
@@ -111,7 +112,7 @@ def rerank_longmatch_system(
 
 
 def baseline_systems(
-    names: Sequence[str], vectors: Vectors, files: Sequence[Path], blocks: CorpusBlocks | None
+    names: Sequence[str], vectors: Vectors, files: Sequence[Path], blocks: EncodedCorpus | None
 ) -> Iterator[System]:
     """Make the named baselines."""
     if any(name in LEXICAL_BASELINES for name in names):

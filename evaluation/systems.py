@@ -1,7 +1,8 @@
 """Systems of an evaluation: each scores documents for queries, and ranks them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,21 @@ import numpy as np
 from encoder.alignment.scoring import align, align_pairs
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
-from index.lexical.scoring import rows_of_texts
+from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
+from index.engine.query import EncodedQuery
+from index.id_set import IdSet
+from index.lexical.scoring import TermWeight, rows_of_texts
 from index.optional_dependencies import require_extra
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
-from index.search.records import DEFAULT_ALIGNMENT, Mode
-from index.search.score import LinearFusion, NullStatistics, apply_rule
+from index.search.ranker import Ranker
+from index.search.records import (
+    DEFAULT_ALIGNMENT,
+    AlignmentOptions,
+    Examples,
+    Mode,
+    SearchOptions,
+)
+from index.search.score import LinearFusion, NullStatistics
 from index.vectors.faiss.exact import products
 
 DEPTH = 100  # of a ranking: no measure reads further
@@ -133,6 +144,86 @@ def lexical_system(
     )
 
 
+ALIGNED = replace(DEFAULT_ALIGNMENT, budget_seconds=inf, margin=inf)  # however long it takes
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySearch:
+    """The searches for one query, of which the scores of all N documents are known.
+
+    Attributes:
+        scores: Float32[N] by channel.
+        row: of the query.
+        blocks: of every row; None to align nothing.
+    """
+
+    scores: Mapping[str, Float32]
+    row: int
+    blocks: Sequence[AlignedBlocks] | None
+
+    def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
+        """Return all documents."""
+        return self.score(channels, np.arange(len(self.scores[VECTOR]), dtype=np.int64))
+
+    def score(self, channels: Sequence[str], vector_ids: Int64) -> Candidates:
+        """Return documents with their scores in the vector channel and these."""
+        scores = {name: self.scores[name][vector_ids] for name in (VECTOR, *channels)}
+        return Candidates(vector_ids, scores, exhausted=True)
+
+    def align(self, vector_ids: Int64) -> Float32 | None:
+        """Return alignment scores; None without blocks."""
+        if self.blocks is None:
+            return None
+        return align(self.blocks[self.row], [self.blocks[row] for row in vector_ids.tolist()])
+
+    def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
+        """Return no words: nothing is shown."""
+        return {}
+
+    def common_share(self) -> float:
+        """Return 0: common text is not known here."""
+        return 0.0
+
+
+def search_in_memory(
+    vectors: System,
+    lexical: System | None,
+    blocks: Sequence[AlignedBlocks] | None,
+    rows: Int64,
+    rule: LinearFusion,
+    options: AlignmentOptions = ALIGNED,
+) -> tuple[Float32, Float32]:
+    """Rank the corpus for queries, given as rows, by the ranker of searches.
+
+    Args:
+        lexical: of hybrid mode; None for semantic mode.
+        blocks: of every row; None to align nothing.
+
+    Returns:
+        Scores and alignment scores, Float32[Q, N] each: of the query itself -inf and NaN, and NaN
+        of documents that are not aligned.
+    """
+    channels = {VECTOR: vectors.score(rows)}
+    if lexical is not None:
+        channels[WORDS] = lexical.score(rows)
+    search = SearchOptions(
+        top_k=options.candidates,
+        mode="semantic" if lexical is None else "hybrid",
+        alignment=None if blocks is None else options,
+    )
+    scores = np.full_like(channels[VECTOR], -inf)
+    alignment = np.full_like(scores, np.nan)
+    for number, row in enumerate(rows.tolist()):
+        known = {name: values[number] for name, values in channels.items()}
+        query = Examples((EncodedQuery("", known[VECTOR][:0], vector_id=row),))
+        searches = (MemorySearch(known, row, blocks),)
+        ranker = Ranker(query, search, rule, searches, {}, alone=True)
+        ranking = ranker.rank(search.top_k, None)
+        scores[number, ranking.vector_ids] = ranking.scores
+        alignment[number, ranking.vector_ids] = ranking.candidates.scores.get(BLOCKS, np.nan)
+    return scores, alignment
+
+
 def search_system(
     vectors: System,
     lexical: System | None,
@@ -149,19 +240,11 @@ def search_system(
     aligned = blocks if weight else None
 
     def score(rows: Int64) -> Float32:
-        cosines = vectors.score(rows)
-        words = None if lexical is None else lexical.score(rows)
-        _, first = apply_rule(rule, mode, cosines, None, words)
-        if aligned is None:
-            return first
-        return apply_rule(rule, mode, cosines, align_first(aligned, rows, first), words)[1]
+        return search_in_memory(vectors, lexical, aligned, rows, rule)[0]
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
-        cosines = vectors.score_pairs(sources, targets)
-        words = None if lexical is None else lexical.score_pairs(sources, targets)
-        pairs = np.stack([sources, targets], axis=1)
-        alignment = None if aligned is None else align_pairs(aligned, pairs, lambda _: None)
-        return apply_rule(rule, mode, cosines, alignment, words)[1]
+        scored = channel_scores(vectors, lexical, aligned, np.stack([sources, targets], axis=1))
+        return scored.by_mode(rule)[mode].astype(np.float32)
 
     weights = f"{weight:g} of the alignment score" if aligned else "not aligned"
     words = f"{rule.lexical_weight:g} of the lexical score; " if lexical else ""
@@ -181,37 +264,22 @@ def corpus_statistics(
     if documents < MIN_DOCUMENTS:
         return None
     pairs = sample_pairs(documents, 0, _RANDOM_PAIRS)
+    return channel_scores(vectors, lexical, blocks, pairs).statistics(documents)
+
+
+def channel_scores(
+    vectors: System,
+    lexical: System | None,
+    blocks: Sequence[AlignedBlocks] | None,
+    pairs: Int64,
+) -> ChannelScores:
+    """Score pairs of rows Int64[P, 2] in each channel."""
     sources, targets = pairs.T
-    scores = ChannelScores(
+    return ChannelScores(
         vectors.score_pairs(sources, targets),
         None if blocks is None else align_pairs(blocks, pairs, lambda _: None),
         None if lexical is None else lexical.score_pairs(sources, targets),
     )
-    return scores.statistics(documents)
-
-
-def align_first(
-    blocks: Sequence[AlignedBlocks],
-    rows: Int64,
-    first: Float32,
-    candidates: int = DEFAULT_ALIGNMENT.candidates,
-) -> Float32:
-    """Align each query with its best candidates, as a search does.
-
-    Args:
-        blocks: of every row.
-        rows: Int64[Q], the rows of the queries.
-        first: Float32[Q, N], the scores of the first stage.
-        candidates: how many are aligned.
-
-    Returns:
-        Float32[Q, N], NaN for documents that are not aligned.
-    """
-    alignment = np.full(first.shape, np.nan, dtype=np.float32)
-    for number, row in enumerate(rows.tolist()):
-        best = best_rows(first[number], row, candidates)
-        alignment[number, best] = align(blocks[row], [blocks[other] for other in best.tolist()])
-    return alignment
 
 
 def best_rows(scores: Float32, query: int, number: int) -> Int64:

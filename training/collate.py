@@ -6,13 +6,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from encoder.alignment.space import open_space
 from encoder.arrays import Float32
 from encoder.checkpoint import Checkpoint
 from evaluation.block_archive import BlockArchive
-from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.batch import DocumentArrays, DocumentBatch, collate, encode, texts_of
 from training.data.sampling import (
     BatchSpec,
     CandidateBatch,
@@ -23,8 +23,16 @@ from training.data.sampling import (
     SimilarityBatch,
 )
 from training.distillation import AlignmentProjection, block_vectors_task
-from training.errors import TrainingRecipeError
-from training.losses import BlockHead, JointHead, WordHead
+from training.losses import (
+    BlockHead,
+    JointHead,
+    WordHead,
+    contrastive,
+    pair_cosine,
+    pair_cross_entropy,
+    relation_distillation,
+    supervised_contrastive,
+)
 from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.objectives import (
     ModelTask,
@@ -33,20 +41,11 @@ from training.objectives import (
     VectorTask,
     Vocabulary,
     choose_blocks,
-    contrastive_task,
-    distillation_task,
     joint_task,
     masked_blocks_task,
     masked_words_task,
-    pairs_task,
-    supervised_contrastive_task,
 )
-from training.recipe import (
-    DISTIL_BLOCKS,
-    JointRecipe,
-    ObjectiveRecipe,
-    check_objective,
-)
+from training.recipe import DISTIL_BLOCKS, ObjectiveRecipe, check_objective
 from training.reordering import OrderHead, reorder_task
 
 _DOCUMENTS_A_PASS = 64
@@ -138,8 +137,7 @@ def pretraining_task(
     generator: torch.Generator,
 ) -> ModelTask[EncoderModel]:
     """Make the task of an objective of pretraining over given documents."""
-    making = _Making(reader, head, vocabulary, generator)
-    return _pretraining_task(recipe, DocumentsBatch(tuple(parts)), making)
+    return _pretraining_task(recipe, parts, _Making(reader, head, vocabulary, generator))
 
 
 def encode_slices(
@@ -187,6 +185,12 @@ class _Making:
     def batch(self, *parts: Sequence[DocumentSlice]) -> DocumentBatch:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
+    @property
+    def temperature(self) -> Temperature:
+        if not isinstance(self.head, Temperature):
+            raise TypeError(f"{type(self.head).__name__} is not a temperature")
+        return self.head
+
 
 def _head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint) -> nn.Module:
     if recipe.kind == "wp":
@@ -209,60 +213,77 @@ def _task(
 ) -> VectorTask | ModelTask[EncoderModel]:
     match spec:
         case PairBatch():
-            batch = making.batch(spec.sources, spec.targets)
-            labels, parameters = torch.from_numpy(spec.labels), recipe.parameters
-            amplified = parameters["loss"] == "cross_entropy"
-            return pairs_task(batch, labels, parameters["amplifier"] if amplified else None)
+            return _pairs_task(recipe, spec, making)
         case CandidateBatch():
-            return contrastive_task(
-                making.batch(spec.queries, spec.candidates),
-                torch.from_numpy(spec.positives),
-                _temperature(making.head),
-                torch.from_numpy(spec.ignored),
-            )
+            return _candidates_task(spec, making)
         case LabelBatch():
-            labels = torch.from_numpy(spec.labels)
-            batch = making.batch(spec.documents)
-            return supervised_contrastive_task(batch, labels, _temperature(making.head))
-        case SimilarityBatch():
-            return distillation_task(
+            labels, temperature = torch.from_numpy(spec.labels), making.temperature
+            return VectorTask(
                 making.batch(spec.documents),
-                torch.from_numpy(spec.similarities),
-                _temperature(making.head),
-                recipe.parameters["teacher_temperature"],
+                lambda vectors: supervised_contrastive(
+                    vectors, labels.to(vectors.device), temperature()
+                ),
+            )
+        case SimilarityBatch():
+            teacher, temperature = torch.from_numpy(spec.similarities), making.temperature
+            teacher_temperature = recipe.parameters["teacher_temperature"]
+            return VectorTask(
+                making.batch(spec.documents),
+                lambda vectors: relation_distillation(
+                    vectors, teacher.to(vectors.device), temperature(), teacher_temperature
+                ),
             )
         case DocumentsBatch():
-            return _pretraining_task(recipe, spec, making)
+            return _pretraining_task(recipe, spec.documents, making)
         case _:
             assert_never(spec)
 
 
+def _pairs_task(recipe: ObjectiveRecipe, spec: PairBatch, making: _Making) -> VectorTask:
+    """Score pairs: the first half of the documents against the second, row by row."""
+    labels, parameters = torch.from_numpy(spec.labels), recipe.parameters
+
+    def loss(vectors: Tensor) -> Tensor:
+        sources, targets = vectors.chunk(2)
+        cosines, known = (sources * targets).sum(1), labels.to(vectors.device)
+        if parameters["loss"] == "cosine":
+            return pair_cosine(cosines, known)
+        return pair_cross_entropy(cosines, known, parameters["amplifier"])
+
+    return VectorTask(making.batch(spec.sources, spec.targets), loss)
+
+
+def _candidates_task(spec: CandidateBatch, making: _Making) -> VectorTask:
+    """Find the positives of queries among candidates, which follow the queries in the batch."""
+    positives, ignored = torch.from_numpy(spec.positives), torch.from_numpy(spec.ignored)
+    queries, temperature = len(spec.queries), making.temperature
+
+    def loss(vectors: Tensor) -> Tensor:
+        scores = vectors[:queries] @ vectors[queries:].T / temperature()
+        return contrastive(scores, positives.to(scores.device), ignored.to(scores.device))
+
+    return VectorTask(making.batch(spec.queries, spec.candidates), loss)
+
+
 def _pretraining_task(
-    recipe: ObjectiveRecipe, spec: DocumentsBatch, making: _Making
+    recipe: ObjectiveRecipe, documents: Sequence[DocumentSlice], making: _Making
 ) -> ModelTask[EncoderModel]:
-    batch, head = making.batch(spec.documents), making.head
-    if isinstance(head, AlignmentProjection):
-        return block_vectors_task(batch, head)
-    if isinstance(head, BlockHead):
-        return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
-    if isinstance(recipe, JointRecipe) and isinstance(head, JointHead):
-        return joint_task(batch, making.vocabulary, recipe, head, making.generator)
-    if not isinstance(head, WordHead | OrderHead) or batch.texts is None:
-        raise TrainingRecipeError(f"objective {recipe.name}: masked words need trained blocks")
-    share = recipe.parameters["share"]
-    if isinstance(head, OrderHead):
-        return reorder_task(
-            batch.texts,
-            making.reader.checkpoint,
-            making.vocabulary,
-            (recipe.parameters["chunks"], share),
-            head,
-            making.generator,
-        )
-    return masked_words_task(batch.texts, making.vocabulary, share, head, making.generator)
-
-
-def _temperature(head: nn.Module) -> Temperature:
-    if not isinstance(head, Temperature):
-        raise TypeError(f"{type(head).__name__} is not a temperature")
-    return head
+    batch, parameters = making.batch(documents), recipe.parameters
+    vocabulary, generator = making.vocabulary, making.generator
+    match making.head:
+        case AlignmentProjection() as projection:
+            return block_vectors_task(batch, projection)
+        case BlockHead() as head:
+            return masked_blocks_task(batch, parameters["masked_blocks"], head, generator)
+        case JointHead() as head:
+            shares = parameters["share"], parameters["masked_blocks"]
+            return joint_task(batch, vocabulary, shares, head, generator)
+        case OrderHead() as head:
+            sizes = parameters["chunks"], parameters["share"]
+            start = making.reader.checkpoint
+            return reorder_task(texts_of(batch), start, vocabulary, sizes, head, generator)
+        case WordHead() as head:
+            share = parameters["share"]
+            return masked_words_task(texts_of(batch), vocabulary, share, head, generator)
+        case head:
+            raise TypeError(f"{type(head).__name__} predicts nothing of texts")

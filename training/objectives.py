@@ -20,16 +20,10 @@ from training.losses import (
     JointHead,
     WordHead,
     block_loss,
-    contrastive,
     joint_losses,
-    pair_cosine,
-    pair_cross_entropy,
-    relation_distillation,
-    supervised_contrastive,
     word_loss,
 )
 from training.models.architecture import EncoderModel, TrainableModel
-from training.recipe import JointRecipe
 
 _BECOMES_MASK = 0.8
 _BECOMES_RANDOM = 0.1
@@ -184,84 +178,6 @@ def step_seed(seed: int, step: int, *stream: int) -> int:
     return mixed
 
 
-def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None) -> VectorTask:
-    """Score pairs: the first half of the documents against the second, row by row.
-
-    Args:
-        documents: 2 P documents.
-        labels: [P], 1 for a match and 0 for none.
-        amplifier: of the cosine, for cross-entropy; None for the cosine loss.
-    """
-    if len(documents) != 2 * len(labels):
-        raise ValueError(f"{len(labels)} labels take twice as many documents, not {len(documents)}")
-
-    def loss(vectors: Tensor) -> Tensor:
-        sources, targets = vectors.chunk(2)
-        cosines = (sources * targets).sum(1)
-        known = labels.to(vectors.device)
-        if amplifier is None:
-            return pair_cosine(cosines, known)
-        return pair_cross_entropy(cosines, known, amplifier)
-
-    return VectorTask(documents, loss)
-
-
-def contrastive_task(
-    documents: DocumentBatch,
-    positives: Tensor,
-    temperature: Temperature,
-    ignored: Tensor | None = None,
-) -> VectorTask:
-    """Find the positives of queries among candidates by their document vectors.
-
-    Args:
-        documents: Q queries, then C candidates.
-        positives: [Q, C] bool; every query has at least one.
-        temperature: of the objective; its head.
-        ignored: [Q, C] bool, pairs that are neither positive nor negative.
-    """
-    if len(documents) != sum(positives.shape):
-        raise ValueError(
-            f"{tuple(positives.shape)} positives do not fit {len(documents)} documents"
-        )
-    if not positives.any(1).all():
-        raise ValueError("every query takes a positive among the candidates")
-    queries = len(positives)
-
-    def loss(vectors: Tensor) -> Tensor:
-        scores = vectors[:queries] @ vectors[queries:].T / temperature()
-        left_out = None if ignored is None else ignored.to(scores.device)
-        return contrastive(scores, positives.to(scores.device), left_out)
-
-    return VectorTask(documents, loss)
-
-
-def supervised_contrastive_task(
-    documents: DocumentBatch, labels: Tensor, temperature: Temperature
-) -> VectorTask:
-    """Pull together documents of one label [D]."""
-
-    def loss(vectors: Tensor) -> Tensor:
-        return supervised_contrastive(vectors, labels.to(vectors.device), temperature())
-
-    return VectorTask(documents, loss)
-
-
-def distillation_task(
-    documents: DocumentBatch,
-    teacher_similarities: Tensor,
-    temperature: Temperature,
-    teacher_temperature: float,
-) -> VectorTask:
-    """Learn the teacher's similarities [D, D] within the batch."""
-
-    def loss(vectors: Tensor) -> Tensor:
-        similarities = teacher_similarities.to(vectors.device)
-        return relation_distillation(vectors, similarities, temperature(), teacher_temperature)
-
-    return VectorTask(documents, loss)
-
-
 def masked_words_task(
     texts: BlockTexts,
     vocabulary: Vocabulary,
@@ -284,15 +200,20 @@ def masked_words_task(
 def joint_task(
     documents: DocumentBatch,
     vocabulary: Vocabulary,
-    recipe: JointRecipe,
+    shares: tuple[float, int],
     head: JointHead,
     generator: torch.Generator,
 ) -> ModelTask[EncoderModel]:
-    """Hide words and sentence blocks of the same documents and predict both."""
+    """Hide words and sentence blocks of the same documents and predict both.
+
+    Args:
+        shares: the share of the words, and how many blocks of each document are hidden.
+    """
     texts = texts_of(documents)
-    hidden, places = mask_words(texts.input_ids, vocabulary, recipe.share, generator)
+    share, count = shares
+    hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
     words = torch.where(places, texts.input_ids, -1)
-    masked = mask_blocks(documents.block_mask, recipe.masked_blocks, generator)
+    masked = mask_blocks(documents.block_mask, count, generator)
     batch = replace(documents, texts=replace(texts, input_ids=hidden))
 
     def losses(model: EncoderModel) -> dict[str, Tensor]:

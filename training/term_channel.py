@@ -8,6 +8,7 @@ then trained (`term_projection`), and finally folded into one table of few dimen
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,41 +99,30 @@ def read_or_fit_channel(
     too_few = sum(map(len, rows)) <= recipe.terms.span
     if not recipe.terms.dimension or (channel.table.width and too_few):
         return channel
+
+    def counted(count: Callable[[Sequence[Sequence[int]]], Terms]) -> list[list[Terms]]:
+        return [
+            [count(archive.blocks(int(row))) for row in some]
+            for archive, some in zip(archives, rows, strict=True)
+            if len(some)
+        ]
+
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     if not kept.exists():
-        corpora = [
-            [vocabulary.count(archive.blocks(int(row))) for row in some]
-            for archive, some in zip(archives, rows, strict=True)
-            if len(some)
-        ]
-        table = fit_term_table(corpora, vocabulary.rows, recipe.terms, recipe.seed)
+        table = fit_term_table(
+            counted(vocabulary.count), vocabulary.rows, recipe.terms, recipe.seed
+        )
         _keep(kept, lambda path: write_term_table(path, table))
-    hashed = _read_or_fit_hashed_terms(start, recipe, archives, rows, kept.with_name(HASHED_TERMS))
-    return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), hashed)
-
-
-def _read_or_fit_hashed_terms(
-    start: Checkpoint,
-    recipe: TrainingRecipe,
-    archives: Sequence[BlockArchive],
-    rows: Sequence[Int64],
-    kept: Path,
-) -> HashedTerms:
-    if not recipe.terms.hashed_dimension:
-        return NO_HASHED_TERMS
-    vocabulary = hashed_vocabulary(start)
+    table = read_term_table(kept.read_bytes(), str(kept))
+    width = recipe.terms.hashed_dimension
+    if not width:
+        return TermChannel(vocabulary, table, NO_HASHED_TERMS)
+    kept, words = kept.with_name(HASHED_TERMS), hashed_vocabulary(start)
     if not kept.exists():
-        corpora = [
-            [count_words(vocabulary, archive.blocks(int(row))) for row in some]
-            for archive, some in zip(archives, rows, strict=True)
-            if len(some)
-        ]
-        weights = term_weights(corpora, vocabulary.rows)
-        hashed = HashedTerms(vocabulary, weights, recipe.terms.hashed_dimension)
-        _keep(kept, lambda path: write_hashed_terms(path, hashed))
-    return read_hashed_terms(
-        kept.read_bytes(), str(kept), vocabulary, recipe.terms.hashed_dimension
-    )
+        weights = term_weights(counted(partial(count_words, words)), words.rows)
+        _keep(kept, lambda path: write_hashed_terms(path, HashedTerms(words, weights, width)))
+    hashed = read_hashed_terms(kept.read_bytes(), str(kept), words, width)
+    return TermChannel(vocabulary, table, hashed)
 
 
 def _keep(path: Path, write: Callable[[Path], None]) -> None:

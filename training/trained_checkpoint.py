@@ -1,7 +1,6 @@
 """Writing a trained model as a checkpoint."""
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -14,16 +13,16 @@ from encoder.checkpoint import (
     Checkpoint,
     load_checkpoint,
     read_verified,
-    write_config,
-    write_manifest,
 )
 from encoder.errors import CheckpointError
+from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.terms.term_channel import TermChannel, write_hashed_terms
 from encoder.terms.term_table import write_term_table
 from encoder.tokenizer import open_tokenizer
+from training.export.create import write_files
 from training.models.architecture import EncoderModel
+from training.models.match_ignition import MatchIgnition
 from training.models.smith import DocumentEncoder
-from training.models.weights import save_weights
 from training.objectives import Vocabulary
 from training.term_channel import fold_projection
 
@@ -42,9 +41,8 @@ def write_trained(
         channel: its term channel; of width 0 where it has none.
         start: the checkpoint it was trained from, whose tokenizer and sizes it keeps.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    directory.mkdir(parents=True, exist_ok=True)
     if channel.table.width:
         table = fold_projection(cast(DocumentEncoder, model.document_encoder), channel.table)
         write_term_table(directory / TERMS, table)
@@ -59,10 +57,19 @@ def write_trained(
             write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
     sizes: dict[str, Any] = asdict(model.config)
     config["model"] |= {name: sizes[name] for name in _OF_SENTENCE_LEVEL if name in sizes}
-    save_weights(model, directory)
-    write_config(directory, config | {"name": name})
-    write_manifest(directory)
+    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
+    write_files(directory, tokenizer, model, config | {"name": name})
     return load_checkpoint(directory)
+
+
+def write_trained_reranker(
+    model: MatchIgnition, start: RerankerCheckpoint, directory: Path, name: str
+) -> RerankerCheckpoint:
+    """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
+    config = json.loads(read_verified(start.directory, start.files, CONFIG))
+    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
+    write_files(directory, tokenizer, model, config | {"name": name})
+    return load_reranker_checkpoint(directory)
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:

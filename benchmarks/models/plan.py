@@ -20,13 +20,14 @@ from training.models.architecture import RecurrentModel
 from training.models.registry import ENCODERS
 from training.recipe import (
     PositiveShare,
+    RecipeTable,
     TrainingRecipe,
     check_recurrence,
+    parse_recipe,
     parse_training_recipe,
     pretrains,
     reads_tokens_only,
 )
-from training.recipe_file import RecipeTable, parse_recipe
 
 T = TypeVar("T")
 PLANS = Path(__file__).parent / "plans"

@@ -18,7 +18,7 @@ import typer
 from benchmarks.common import commit, markdown_table, publish
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.baselines import BASELINES, find_blocks
+from evaluation.baselines import BASELINES
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Vectors,
@@ -108,9 +108,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
     vectors = Vectors(embedded, embedded)
     systems: list[System] = [
         *longmatch_systems(vectors, encoder.checkpoint, "hybrid", [corpus_part.corpus]),
-        *baseline_systems(
-            BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
-        ),
+        *baseline_systems(BASELINES, vectors, [corpus_part.corpus], encoded.select(embedded.ids)),
     ]
     models = {system.name: [system] for system in systems}
     reference = choose_reference(list(models))

@@ -19,7 +19,7 @@ from encoder.alignment.space import at_equal_distances, fit_space
 from encoder.arrays import Float32, Float64
 from encoder.encoder import Encoder
 from encoder.opening import find_encoder, open_encoder
-from evaluation.baselines import BASELINES, find_blocks, mean_vectors
+from evaluation.baselines import BASELINES, mean_vectors
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, baseline_systems, retrieval_task
 from evaluation.fitting.fusion import (
@@ -97,7 +97,7 @@ def measure(corpus_part: CorpusPart, blocks: Path, encoder: Encoder) -> Measured
     task = retrieval_task(vectors, qrels, chosen)
     lexical = lexical_system([d.text for d in documents], [d.title for d in documents])
     found = Measured(score_corpus(embedded, task, lexical), {}, {})
-    of_blocks = find_blocks(encoded, embedded.ids)
+    of_blocks = encoded.select(embedded.ids)
     for system in baseline_systems(BASELINES, vectors, [corpus_part.corpus], of_blocks):
         found.ndcg[system.name] = found.of(system.score(task.rows))
     means = mean_vectors(of_blocks, of_blocks.sizes)

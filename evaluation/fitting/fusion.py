@@ -8,7 +8,13 @@ import numpy as np
 from encoder.arrays import Float32, Float64
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.systems import System, align_first, corpus_statistics, rank_scores, vector_system
+from evaluation.systems import (
+    System,
+    corpus_statistics,
+    rank_scores,
+    search_in_memory,
+    vector_system,
+)
 from index.embed import EmbeddedCorpus
 from index.search.score import (
     DEFAULT_RULE,
@@ -81,8 +87,8 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
     statistics = corpus_statistics(vectors, lexical, embedded.aligned, len(embedded.ids))
     unaligned = LinearFusion(DEFAULT_RULE.resolve(statistics).lexical_weight)
     aligned = [
-        align_first(embedded.aligned, task.rows, scores)
-        for scores in (apply_rule(unaligned, "hybrid", cosines, None, words)[1], cosines)
+        search_in_memory(vectors, found_by, embedded.aligned, task.rows, unaligned)[1]
+        for found_by in (lexical, None)
     ]
     known = statistics or DEFAULT_RULE.statistics
     return FusionCorpus(task, cosines, words, aligned[0], aligned[1], known)

@@ -18,7 +18,6 @@ from evaluation.baselines import (
     BLOCK_BASELINES,
     BM25_SETTINGS,
     LEXICAL_BASELINES,
-    find_blocks,
     parse_baselines,
 )
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
@@ -227,7 +226,7 @@ def _make_systems(
                 own[-1], vectors, chosen.files, reranker, chosen.rerank
             )
         )
-    blocks = find_blocks(kept, vectors.corpus.ids)
+    blocks = kept.select(vectors.corpus.ids)
     return [*own, *experiment.baseline_systems(chosen.baselines, vectors, chosen.files, blocks)]
 
 

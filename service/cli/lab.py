@@ -234,9 +234,8 @@ def dataset(
     checks.new_path(output)
     if known.agreement and not accept_licence:
         raise OptionError("--accept-licence", f"is needed for {name}: {known.agreement}")
-    read_option("SOURCE", known.check, source)
     with show_progress(console) as progress:
-        counts = convert_dataset(name, source, output, progress)
+        counts = read_option("SOURCE", convert_dataset, name, source, output, progress)
     pairs = ", ".join(
         f"{number['matching']} of {number['all']} {part} pairs match"
         for part, number in counts["pairs"].items()
@@ -257,7 +256,7 @@ def dataset(
 def _train_encoder(job: EncoderJob) -> None:
     from training.jobs.fit_search import fit_search
     from training.jobs.output import write_output  # imports torch
-    from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+    from training.jobs.train_encoder import prepare_data, run_training, sources_of
 
     encoder = load(str(job.start.directory))
     with show_progress(console) as progress:
@@ -265,7 +264,7 @@ def _train_encoder(job: EncoderJob) -> None:
     for corpus in data:
         console.print(describe(corpus.found))
     with show_progress(console) as progress:
-        sources = prepare_sources(job, data, progress)
+        sources = sources_of(read_recipe(job), job.start, data, progress)
     with show_training(console) as training_progress:
         trained = run_training(job, data, sources, training_progress)
     with show_progress(console) as progress:

@@ -34,9 +34,8 @@ from service.cli.checks import OptionError
 from service.cli.opening import load
 from service.cli.options import console, print_json, resumable, say
 from service.cli.progress import show_progress
-from training.data.corpus_folder import read_learned
+from training.data.corpus_folder import TRAINING, read_learned
 from training.data.feedback_corpus import HELD_OUT
-from training.jobs.output import TRAINING
 
 _WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
 RECORD, DIVISION = "record of training", "division of training"

@@ -10,7 +10,6 @@ from evaluation.baselines import (
     BASELINES,
     CHUNK_BLOCKS,
     LEXICAL_BASELINES,
-    CorpusBlocks,
     blocks_within,
     chunk_system,
     first_tokens_system,
@@ -20,6 +19,7 @@ from evaluation.baselines import (
     parse_baselines,
 )
 from evaluation.block_archive import ArchiveKey, BlockArchive
+from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.systems import System
 from index.errors import CorpusError
 
@@ -40,13 +40,14 @@ def unit_blocks(count: int, seed: int = 0) -> Float32:
     return vectors
 
 
-def corpus_blocks(sizes: list[int], tokens: int = 10) -> CorpusBlocks:
+def corpus_blocks(sizes: list[int], tokens: int = 10) -> EncodedCorpus:
     ends = np.cumsum(sizes)
     vectors = np.split(unit_blocks(int(ends[-1])).astype(np.float16), ends[:-1])
     many = np.array(sizes)
     texts = [((7,) * tokens,) * size for size in sizes]
     archive = BlockArchive(KEY, many, many, texts.__getitem__, vectors.__getitem__)
-    return CorpusBlocks(archive, np.arange(len(sizes)))
+    ids = tuple(f"d{row}" for row in range(len(sizes)))
+    return EncodedCorpus(ids, np.arange(len(sizes)), ids, archive, skipped=0)
 
 
 def test_names() -> None:
@@ -143,7 +144,7 @@ def test_a_document_without_blocks_is_like_nothing() -> None:
 
 
 @pytest.mark.parametrize(("make", "size"), [(chunk_system, CHUNK_BLOCKS), (maxsim_system, 1)])
-def test_chunks_by_hand(make: Callable[[CorpusBlocks], System], size: int) -> None:
+def test_chunks_by_hand(make: Callable[[EncodedCorpus], System], size: int) -> None:
     sizes = [size + 3, 1, 3 * size]
     blocks = corpus_blocks(sizes)
     chunks = []

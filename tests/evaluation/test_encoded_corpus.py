@@ -8,7 +8,6 @@ from filelock import FileLock
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.baselines import find_blocks
 from evaluation.encoded_corpus import (
     EncodedCorpus,
     embed_encoded_corpus,
@@ -146,9 +145,9 @@ def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_pat
     assert np.allclose(kept.vectors, fresh.vectors, atol=2e-3)
     assert kept.tokens.tolist() == fresh.tokens.tolist()
     assert kept.tokens_read.tolist() == fresh.tokens_read.tolist()
-    blocks = find_blocks(encoded, ["d", "c", "a"])
+    blocks = encoded.select(["d", "c", "a"])
     assert blocks.rows[1] == blocks.rows[2]  # equal texts are kept once
     assert blocks.sizes[0] == 1
     assert blocks.sizes[1] > 1
     with pytest.raises(CorpusError, match="1 documents have no blocks, the first of them 'x'"):
-        find_blocks(encoded, ["a", "x"])
+        encoded.select(["a", "x"])

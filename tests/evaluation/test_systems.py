@@ -1,6 +1,7 @@
 """The systems of semantic, lexical and hybrid mode score as a search of a store does."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
-from evaluation.systems import System, align_first, lexical_system, search_system, vector_system
+from evaluation.systems import (
+    ALIGNED,
+    System,
+    lexical_system,
+    search_in_memory,
+    search_system,
+    vector_system,
+)
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.query import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
@@ -102,29 +110,36 @@ def test_pairs_have_the_scores_of_the_table(
         np.testing.assert_allclose(system.score_pairs(sources, targets), expected, atol=1e-6)
 
 
-def test_only_the_best_candidates_are_aligned_not_the_query(blocks: AlignedCorpus) -> None:
+def test_only_the_best_candidates_are_aligned_not_the_query(
+    vector: System, blocks: AlignedCorpus
+) -> None:
     first = np.random.default_rng(1).normal(size=(3, NUMBER - 1)).astype(np.float32)
     rows = np.array([4, 0, NUMBER - 1])  # the last is a query that is no document
     first[0, 4] = first[1, 0] = 9.0
-    found = align_first(blocks, rows, first, 5)
-    assert found.shape == first.shape
+    given, unaligned = replace(vector, score=lambda _: first), LinearFusion(0.0)
+    best_five = replace(ALIGNED, candidates=5)
+    scores, found = search_in_memory(given, None, blocks, rows, unaligned, best_five)
     for number, row in enumerate(rows.tolist()):
-        best = [candidate for candidate in np.argsort(-first[number]).tolist() if candidate != row][
-            :5
-        ]
+        others = [other for other in np.argsort(-first[number]).tolist() if other != row]
+        best = others[:5]
         assert set(np.flatnonzero(~np.isnan(found[number])).tolist()) == set(best)
         expected = align(blocks[row], [blocks[candidate] for candidate in best])
         np.testing.assert_array_equal(found[number, best], expected)
-    every = align_first(blocks, ROWS, np.zeros((NUMBER, NUMBER), dtype=np.float32))
+        np.testing.assert_array_equal(scores[number, others], first[number, others])
+    assert scores[0, 4] == scores[1, 0] == -np.inf
+    _, every = search_in_memory(vector, None, blocks, ROWS, unaligned)
     assert np.array_equal(np.isnan(every), np.eye(NUMBER, dtype=bool))
 
 
 def test_without_blocks_nothing_is_aligned(vector: System, lexical: System) -> None:
     cosines, words = vectors() @ vectors().T, lexical.score(ROWS)
     expected = np.clip(0.5 * cosines + 0.1, 0, 1)
+    others = ~np.eye(NUMBER, dtype=bool)
     system = search_system(vector, None, None, RULE, "semantic")
-    np.testing.assert_allclose(system.score(ROWS), 0.7 * cosines + 0.3 * expected, atol=1e-6)
+    found = system.score(ROWS)[others]
+    np.testing.assert_allclose(found, (0.7 * cosines + 0.3 * expected)[others], atol=1e-6)
     semantic = 0.4 * cosines + 0.6 * expected
     unaligned = search_system(vector, lexical, None, RULE, "unaligned hybrid")
-    np.testing.assert_allclose(unaligned.score(ROWS), 0.6 * semantic + 0.4 * words, atol=1e-6)
+    found = unaligned.score(ROWS)[others]
+    np.testing.assert_allclose(found, (0.6 * semantic + 0.4 * words)[others], atol=1e-6)
     assert (unaligned.name, "not aligned" in unaligned.settings) == ("unaligned hybrid", True)

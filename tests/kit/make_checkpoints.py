@@ -26,7 +26,7 @@ from training.export.export import export_checkpoint
 from training.export.export_reranker import export_reranker
 from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
-from training.trained_checkpoint import write_trained
+from training.trained_checkpoint import write_trained, write_trained_reranker
 
 # The exporter reads the sources of its 500 translations again for each graph: half a second. The
 # library that has them is imported by the first export.
@@ -212,7 +212,7 @@ def make_reranker(target: Path, find: Find) -> None:
     torch.manual_seed(2)
     torch.nn.init.normal_(model.projection.weight, std=1.0)
     export_reranker(
-        create.write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
+        write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
     )
 
 

@@ -15,7 +15,7 @@ import torch
 from training import objectives
 from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
-from training.losses import BlockHead
+from training.losses import BlockHead, contrastive
 from training.models.smith import Smith, SmithConfig
 from training.progress import TrainingProgress
 from training.recipe import parse_training_recipe
@@ -57,9 +57,11 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
-        return objectives.contrastive_task(
-            collate(first + second), torch.eye(8).bool(), temperature
-        )
+
+        def loss(vectors: torch.Tensor) -> torch.Tensor:
+            return contrastive(vectors[:8] @ vectors[8:].T / temperature(), torch.eye(8).bool())
+
+        return objectives.VectorTask(collate(first + second), loss)
 
     def blocks(generator: torch.Generator) -> objectives.ModelTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()

@@ -23,6 +23,12 @@ from training.loop import (
     train,
     trained_parameters,
 )
+from training.losses import (
+    contrastive,
+    pair_cross_entropy,
+    relation_distillation,
+    supervised_contrastive,
+)
 from training.models.colde import Colde
 from training.models.smith import Smith
 from training.objectives import (
@@ -30,17 +36,17 @@ from training.objectives import (
     Objective,
     Temperature,
     VectorTask,
-    contrastive_task,
-    distillation_task,
-    pairs_task,
     step_generator,
-    supervised_contrastive_task,
 )
 from training.progress import TrainingProgress
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
+
+
+def alike(vectors: Tensor) -> Tensor:
+    return supervised_contrastive(vectors, LABELS, 0.1)
 
 
 @dataclass
@@ -53,10 +59,8 @@ class Bench:
     figures: list[float]
 
     def plan(self, **recipe: Any) -> TrainingPlan:
-        temperature = Temperature(0.1)
-
         def sample(generator: torch.Generator) -> VectorTask:
-            return supervised_contrastive_task(self.batch, LABELS, temperature)
+            return VectorTask(self.batch, alike)
 
         def validate(model: Smith) -> Validated:
             assert not model.training
@@ -69,7 +73,7 @@ class Bench:
         }  # fmt: skip
         return TrainingPlan(
             recipe=parse_training_recipe(values | recipe),
-            objectives=[Objective("supcon", 1.0, sample, temperature)],
+            objectives=[Objective("supcon", 1.0, sample, Temperature(0.1))],
             validate=validate,
             data_fingerprint="of the data",
         )
@@ -179,12 +183,11 @@ def test_gradients_are_clipped_and_told_as_they_were(bench: Bench) -> None:
 
 def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
     sampled: dict[str, list[int]] = {"a": [], "b": []}
-    temperature = Temperature(0.1)
 
     def sampler_of(name: str) -> Callable[[torch.Generator], VectorTask]:
         def sample(generator: torch.Generator) -> VectorTask:
             sampled[name].append(int(torch.randint(10**9, (), generator=generator)))
-            return supervised_contrastive_task(bench.batch, LABELS, temperature)
+            return VectorTask(bench.batch, alike)
 
         return sample
 
@@ -214,11 +217,17 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
     labels = torch.tensor([1, 0, 1, 0])
     pairs = DocumentBatch(batch.block_vectors[:8], batch.block_mask[:8])
     teacher = torch.rand(9, 9, generator=torch.Generator().manual_seed(1))
+
+    def of_pairs(vectors: Tensor) -> Tensor:
+        first, second = vectors.chunk(2)
+        return pair_cross_entropy((first * second).sum(1), labels, 6.0)
+
+    def of_relations(vectors: Tensor) -> Tensor:
+        return relation_distillation(vectors, teacher, 0.1, 0.1)
+
     objectives = [
-        Objective("pairs", 1.0, lambda generator: pairs_task(pairs, labels, 6.0)),
-        Objective(
-            "distil", 1.0, lambda _: distillation_task(batch, teacher, Temperature(0.1), 0.1)
-        ),
+        Objective("pairs", 1.0, lambda _: VectorTask(pairs, of_pairs)),
+        Objective("distil", 1.0, lambda _: VectorTask(batch, of_relations)),
     ]
     bench.train(replace(bench.plan(steps=40), objectives=objectives))
     steps = [r for r in read_curve(bench.directory / CURVE) if "loss" in r]
@@ -372,17 +381,20 @@ def gradients(
     return loss, [p.grad.clone() for p in parameters if p.grad is not None]
 
 
-def task_of(documents: list[DocumentArrays]) -> tuple[Temperature, Callable[[Tensor], Tensor]]:
+def learned_loss() -> tuple[Temperature, Callable[[Tensor], Tensor]]:
     temperature = Temperature("learned")
-    batch = collate(documents)
-    return temperature, contrastive_task(batch, torch.eye(4, 5).bool(), temperature).loss
+
+    def loss(vectors: Tensor) -> Tensor:
+        return contrastive(vectors[:4] @ vectors[4:].T / temperature(), torch.eye(4, 5).bool())
+
+    return temperature, loss
 
 
 def test_chunks_give_the_gradients_of_one_batch(
     tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
 ) -> None:
     model, batch = tiny_model().train(), collate(documents)
-    temperature, loss = task_of(documents)
+    temperature, loss = learned_loss()
 
     def at_once() -> Tensor:
         value = 0.5 * loss(encode(model, batch))
@@ -413,7 +425,7 @@ def test_dropout_drops_the_same_the_second_time(
         return vectors
 
     chunks = split(collate(documents), 2)
-    temperature, loss = task_of(documents)
+    temperature, loss = learned_loss()
     torch.manual_seed(1)
     cached_backward(remember, chunks, loss)
     after = torch.get_rng_state()
@@ -436,5 +448,5 @@ def test_a_batch_of_one_chunk_is_encoded_once(
         calls.append(len(chunk))
         return encode(model, chunk)
 
-    cached_backward(count, split(collate(documents), 9), task_of(documents)[1])
+    cached_backward(count, split(collate(documents), 9), learned_loss()[1])
     assert calls == [9]

@@ -26,7 +26,6 @@ from training.losses import (
     word_loss,
 )
 from training.models.smith import Smith
-from training.recipe import JointRecipe
 
 VOCABULARY = objectives.Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
 
@@ -87,8 +86,7 @@ def test_words_and_blocks_of_one_batch_are_predicted_together(
     )
     found = sum(joint_losses(model, head, batch, words, masked).values(), torch.zeros(()))
     assert found.item() == pytest.approx(apart.item(), rel=1e-5)
-    recipe = JointRecipe(kind="wp+sp", share=0.5)
-    task = objectives.joint_task(batch, VOCABULARY, recipe, head, objectives.step_generator(0, 1))
+    task = objectives.joint_task(batch, VOCABULARY, (0.5, 2), head, objectives.step_generator(0, 1))
     task.loss(model).backward()
     level = model.document_encoder
     read = [model.block_encoder, level.layers, level.position_embedding, head]

@@ -1,44 +1,11 @@
 """What masking hides, how much of it, and what it never touches."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from training import objectives
-from training.batch import DocumentArrays, DocumentBatch, collate
-
-
-@pytest.fixture
-def batch(documents: list[DocumentArrays]) -> DocumentBatch:
-    return collate(documents)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda b: objectives.pairs_task(b, torch.ones(4), 6.0), "4 labels take twice as many"),
-        (
-            lambda b: objectives.contrastive_task(
-                b, torch.eye(4).bool(), objectives.Temperature(0.1)
-            ),
-            r"\(4, 4\) positives do not fit 9 documents",
-        ),
-        (
-            lambda b: objectives.contrastive_task(
-                b, torch.zeros(4, 5).bool(), objectives.Temperature(0.1)
-            ),
-            "every query takes a positive",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    batch: DocumentBatch, make: Callable[[DocumentBatch], object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(batch)
 
 
 def test_generators_hang_on_their_numbers_and_are_far_apart() -> None:

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import join_pair
-from training.data.rerank_pairs import LabelledPair, LabelledPairDataset, make_pair_table
+from training.data.rerank_pairs import LabelledPairDataset
 from training.errors import TrainingRecipeError
 from training.export.create import load_reranker_model
 from training.jobs.train_reranker import rerank_objective
@@ -33,15 +32,19 @@ def recipe(**changes: float) -> RerankRecipe:
     return RerankRecipe.model_validate({"kind": "rerank", **changes})
 
 
-def table_of(checkpoint: RerankerCheckpoint, counts: list[tuple[int, int]]) -> LabelledPairDataset:
+def table_of(counts: list[tuple[int, int]]) -> LabelledPairDataset:
     """Make pairs of 12 and 12 tokens; the ids say of which corpus they are, and whether a match."""
-    pairs = []
-    for corpus, numbers in enumerate(counts):
-        for label, number in enumerate(numbers):
-            side = [200 + 2 * corpus + label] * 12
-            tokens = join_pair(side, side, checkpoint.start_token, checkpoint.end_token)
-            pairs += [LabelledPair(tokens, label, corpus)] * number
-    return make_pair_table(pairs)
+    each = [
+        (label, corpus)
+        for corpus, numbers in enumerate(counts)
+        for label, number in enumerate(numbers)
+        for _ in range(number)
+    ]
+    labels, groups = np.array(each).T
+    sides = [np.full(12, 200 + 2 * corpus + label) for label, corpus in each]
+    return LabelledPairDataset(
+        [(side, side) for side in sides], labels.astype(np.float32), groups.astype(np.int64)
+    )
 
 
 class Watching:
@@ -70,7 +73,7 @@ def sampled(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: obj
 def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
-    table = table_of(checkpoint, [(5, 5)])
+    table = table_of([(5, 5)])
     assert sampled(recipe(tokens=13), table, checkpoint, model).shape == (8 * BATCH, 13)
     assert sampled(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
 
@@ -78,7 +81,7 @@ def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
 def test_matches_and_corpora_have_their_shares(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
-    table = table_of(checkpoint, [(7, 9), (50, 144)])
+    table = table_of([(7, 9), (50, 144)])
     words = sampled(recipe(positives=0.25), table, checkpoint, model)[:, 1] - 200
     assert (words % 2).mean() == pytest.approx(0.25, abs=0.06)
     assert (words // 2).mean() == pytest.approx(12 / (3 + 12), abs=0.06)
@@ -86,4 +89,4 @@ def test_matches_and_corpora_have_their_shares(
 
 def test_a_corpus_of_one_label_is_refused(checkpoint: RerankerCheckpoint) -> None:
     with pytest.raises(TrainingRecipeError, match="0 pairs that match and 4 that do not"):
-        rerank_objective(recipe(), table_of(checkpoint, [(4, 0)]), checkpoint, BATCH)
+        rerank_objective(recipe(), table_of([(4, 0)]), checkpoint, BATCH)

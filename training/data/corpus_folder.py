@@ -83,6 +83,7 @@ def write_pairs(path: Path, pairs: Iterable[tuple[str, str, bool]]) -> None:
 
 
 LEARNED = "learned.txt"
+TRAINING = "training"  # the folder of a checkpoint with the reports of its training
 
 
 def write_learned(folder: Path, texts: Iterable[str]) -> None:

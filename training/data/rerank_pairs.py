@@ -7,18 +7,18 @@ it that.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, join_pair
-from encoder.reranker.sentence_ranking import SentenceGraphText
+from encoder.reranker.pair_tokenizer import WORD, PairTokenizer, PairTokens, join_pair
 from evaluation.judgements import PARTS, PairRows, Qrels, read_pairs, read_qrels
 from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
@@ -41,31 +41,24 @@ from training.data.pair_files import (
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.recipe import RerankRecipe
 
-_FIELDS = ("tokens", "ends", "firsts", "labels", "groups", "scores")
-
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairDataset:
-    """P pairs.
+    """P pairs as tokens.
 
     Attributes:
-        tokens: uint32[T], token ids of all pairs, without special tokens.
-        ends: Int64[P], where each pair ends in them.
-        firsts: Int64[P], how many tokens of each pair are of its first text.
+        texts: of each pair, the token ids of its first and its second text, uint32, without special
+            tokens.
         labels: Float32[P], 1 for a match and 0 for none.
         groups: Int64[P], the corpus of a training pair, the query of a validation pair.
-        scores: Float32[P] of the first stage; 0 where nothing was ranked.
     """
 
-    tokens: NDArray[Any]
-    ends: Int64
-    firsts: Int64
+    texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]
     labels: Float32
     groups: Int64
-    scores: Float32
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.texts)
 
     def pair(
         self,
@@ -77,49 +70,9 @@ class LabelledPairDataset:
         most: int | None = None,
     ) -> PairTokens:
         """Return one pair; swapped, its second text comes first; no more than `most` of each."""
-        begin = int(self.ends[row - 1]) if row else 0
-        cut = begin + int(self.firsts[row])
-        sides = self.tokens[begin:cut].tolist(), self.tokens[cut : int(self.ends[row])].tolist()
-        first, second = sides[::-1] if swapped else sides
-        return join_pair(first[:most], second[:most], start_token, end_token)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """The tokens of one pair, and what is known of it; see `LabelledPairDataset`."""
-
-    tokens: PairTokens
-    label: float
-    group: int
-    score: float = 0.0
-
-
-def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
-    """Make a table of pairs."""
-    tokens: list[NDArray[Any]] = []
-    firsts: list[int] = []
-    known: list[tuple[float, int, float]] = []
-    for pair in pairs:
-        words = pair.tokens.special == 0
-        tokens.append(pair.tokens.input_ids[words].astype(np.uint32))
-        firsts.append(int((pair.tokens.token_types[words] == 0).sum()))
-        known.append((pair.label, pair.group, pair.score))
-    return LabelledPairDataset(
-        tokens=np.concatenate([np.empty(0, dtype=np.uint32), *tokens]),
-        ends=np.cumsum([len(token) for token in tokens], dtype=np.int64),
-        firsts=np.array(firsts, dtype=np.int64),
-        labels=np.array([label for label, _, _ in known], dtype=np.float32),
-        groups=np.array([group for _, group, _ in known], dtype=np.int64),
-        scores=np.array([score for _, _, score in known], dtype=np.float32),
-    )
-
-
-def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
-    """Concatenate tables."""
-    starts = np.cumsum([0, *(len(table.tokens) for table in tables[:-1])])
-    ends = [table.ends + start for table, start in zip(tables, starts, strict=True)]
-    columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _FIELDS}
-    return LabelledPairDataset(**(columns | {"ends": np.concatenate(ends)}))
+        first, second = (side[:most].tolist() for side in self.texts[row])
+        sides = (second, first) if swapped else (first, second)
+        return join_pair(*sides, start_token, end_token)
 
 
 ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are for training'
@@ -242,15 +195,13 @@ OTHERS = 8  # pairs that do not match for each that does, at most
 Edge = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RowPair:
-    """Two rows of a corpus; the others as of `LabelledPair`."""
+class RowPair(NamedTuple):
+    """Two rows of a corpus, their label, and of a validation pair the number of its query."""
 
     first: int
     second: int
     label: float
     group: int = 0
-    score: float = 0.0
 
 
 def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
@@ -393,13 +344,14 @@ def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
     run = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
     row_of = {name: row for row, name in enumerate(corpus.ids)}
     return [
-        RowPair(row_of[name], row_of[other], float(corpus.qrels[name].get(other, 0)), group, score)
+        RowPair(row_of[name], row_of[other], float(corpus.qrels[name].get(other, 0)), group)
         for group, name in enumerate(names)
-        for other, score in islice(run[name].items(), candidates)
+        for other in islice(run[name], candidates)
     ]
 
 
 _PAIRS_A_STEP = 64
+GROUPS = 100_000  # of validation pairs, of a corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,20 +372,16 @@ def prepare_rerank_data(
     """Choose and tokenise the pairs of corpora."""
     reader = PairTokenizer(checkpoint)
     figure = choose_figure(corpora)
-    tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
+    training = LabelledPairDataset([], np.empty(0, np.float32), np.empty(0, np.int64))
+    validation = training
     for number, corpus in enumerate(corpora):
-        train, valid = (
-            _tokenise(pairs, corpus, reader, progress)
-            for pairs in (
-                training_pairs(corpus, recipe),
-                validation_pairs(corpus, figure, recipe.candidates),
-            )
-        )
-        groups = np.full(len(train), number, dtype=np.int64)
-        tables.append(
-            (replace(train, groups=groups), replace(valid, groups=valid.groups + number * 100_000))
-        )
-    training, validation = (join_tables(some) for some in zip(*tables, strict=True))
+        train = [pair._replace(group=number) for pair in training_pairs(corpus, recipe)]
+        valid = [
+            pair._replace(group=pair.group + number * GROUPS)
+            for pair in validation_pairs(corpus, figure, recipe.candidates)
+        ]
+        training = _with_pairs(training, train, corpus, reader, progress)
+        validation = _with_pairs(validation, valid, corpus, reader, progress)
     if not validation.labels.any():
         raise CorpusError(
             f"no link of a validation query is among its first {recipe.candidates} lexical "
@@ -458,22 +406,26 @@ def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerChec
     return digest.hexdigest()
 
 
-def _tokenise(
-    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
+def _with_pairs(
+    table: LabelledPairDataset,
+    pairs: Sequence[RowPair],
+    corpus: RerankCorpus,
+    reader: PairTokenizer,
+    progress: Progress,
 ) -> LabelledPairDataset:
+    """Return a data set with the tokens of more pairs, those of a corpus."""
     progress.started("preparing pairs", len(pairs), unit="pairs")
-    read: dict[int, SentenceGraphText] = {}
-
-    def text(row: int) -> SentenceGraphText:
-        if row not in read:
-            read[row] = reader.read(corpus.readings[row])
-        return read[row]
-
-    def made() -> Iterator[LabelledPair]:
-        for number, pair in enumerate(pairs, start=1):
-            tokens = reader.pair(text(pair.first), text(pair.second))
-            yield LabelledPair(tokens, pair.label, pair.group, pair.score)
-            if number % _PAIRS_A_STEP == 0:
-                progress.advanced(_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
-
-    return make_pair_table(made())
+    read = cache(lambda row: reader.read(corpus.readings[row]))
+    texts = [*table.texts]
+    for number, pair in enumerate(pairs, start=1):
+        tokens = reader.pair(read(pair.first), read(pair.second))
+        ids, words = tokens.input_ids.astype(np.uint32), tokens.special == WORD
+        first, second = (ids[words & (tokens.token_types == side)] for side in (0, 1))
+        texts.append((first, second))
+        if number % _PAIRS_A_STEP == 0:
+            progress.advanced(_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
+    labels = np.array([pair.label for pair in pairs], dtype=np.float32)
+    groups = np.array([pair.group for pair in pairs], dtype=np.int64)
+    return LabelledPairDataset(
+        texts, np.concatenate([table.labels, labels]), np.concatenate([table.groups, groups])
+    )

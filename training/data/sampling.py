@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +19,20 @@ from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import find_sections
 from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import tfidf_matrix
-from index.corpus.reader import read_corpus
+from index.corpus.reader import read_corpus, read_documents
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN
-
-if TYPE_CHECKING:
-    from training.recipe import ObjectiveRecipe
+from training.recipe import (
+    ContrastiveRecipe,
+    DistillationRecipe,
+    ObjectiveRecipe,
+    PairsRecipe,
+    SectionsRecipe,
+    SupervisedContrastiveRecipe,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +341,6 @@ def choose_source(
     return sources[int(random.choice(len(sources), p=shares / shares.sum()))]
 
 
-def _place(source: TrainingSource, sources: Sequence[TrainingSource]) -> int:
-    return next(place for place, other in enumerate(sources) if other is source)
-
-
 def _neighbourhoods(source: TrainingSource, size: int, random: np.random.Generator) -> list[int]:
     """Sample documents, each followed by some of its lexical neighbours, until there are `size`."""
     chosen: dict[int, None] = {}
@@ -406,14 +408,7 @@ def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> 
     return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
 
 
-Linked = Callable[[int], Int64]  # a row -> the rows it is related to
-
-_NOTHING: Int64 = np.empty(0, dtype=np.int64)
-
-
-def unrelated(_: int) -> Int64:
-    """Return the rows that a row is related to where only its own sections count: none."""
-    return _NOTHING
+Related = Mapping[int, Int64]  # row -> the rows that it is related to, at least one
 
 
 def sample_labels(
@@ -421,7 +416,7 @@ def sample_labels(
     size: int,
     random: np.random.Generator,
     parts: int = 2,
-    linked: Sequence[Linked] | None = None,
+    related: Mapping[int, Related] = MappingProxyType({}),
 ) -> LabelBatch:
     """Sample groups of two related documents, cut into sections: one label for each group.
 
@@ -431,39 +426,41 @@ def sample_labels(
     Args:
         size: minimum number of sections; every group is complete.
         parts: sections of a document; 1 leaves documents whole.
-        linked: of each corpus, the related documents (`unrelated`: none); its links when not given.
+        related: documents of each source, by its number.
     """
-    linked = linked or [source.corpus.linked for source in sources]
-    known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
+    known = [sum(row in related.get(s.number, {}) for row in s.rows.tolist()) for s in sources]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
-    of_source = linked[_place(source, sources)]
-    groups = _groups(source, of_source, random, alone=not any(known))
+    groups = _groups(source, related.get(source.number, {}), random, alone=not any(known))
     return _labelled(source, groups, size, parts, random)
 
 
-def matching_pairs(corpus: TrainingCorpus) -> Linked:
-    """Return the relations given by the labelled pairs of the training part of a corpus."""
-    pairs = corpus.pairs
+def linked_documents(source: TrainingSource) -> Related:
+    """Return the relations that links give."""
+    links = ((row, source.corpus.linked(row)) for row in source.rows.tolist())
+    return {row: others for row, others in links if len(others)}
+
+
+def matching_documents(source: TrainingSource) -> Related:
+    """Return the relations that the labelled pairs of the training part give."""
+    pairs = source.corpus.pairs
     sources, targets = pairs.sources[pairs.labels], pairs.targets[pairs.labels]
     found: dict[int, list[int]] = {}
     for a, b in zip(sources.tolist(), targets.tolist(), strict=True):
         found.setdefault(a, []).append(b)
         found.setdefault(b, []).append(a)
-    rows = {row: np.unique(np.array(others, dtype=np.int64)) for row, others in found.items()}
-    return lambda row: rows.get(row, _NOTHING)
+    return {row: np.unique(np.array(others, dtype=np.int64)) for row, others in found.items()}
 
 
 def _groups(
-    source: TrainingSource, linked: Linked, random: np.random.Generator, *, alone: bool
+    source: TrainingSource, related: Related, random: np.random.Generator, *, alone: bool
 ) -> Iterator[list[int]]:
     taken: set[int] = set()
     for row in random.permutation(source.rows).tolist():
-        links = linked(row)
-        if row in taken or not (alone or len(links)):
+        if row in taken or not (alone or row in related):
             continue
-        group = [row, int(random.choice(links))] if len(links) else [row]
-        around = {int(near) for member in group for near in linked(member)}
+        group = [row, int(random.choice(related[row]))] if row in related else [row]
+        around = {near for member in group for near in related.get(member, ())}
         if not taken & (around | set(group)):
             taken |= set(group)
             yield group
@@ -519,44 +516,34 @@ def find_sources(
         found = without_neighbours(len(rows))
         if neighbours:
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
-            found = find_neighbours(_texts(corpus, rows.tolist()))
+            ids = [corpus.encoded.ids[row] for row in rows.tolist()]
+            documents = read_documents(corpus.files.corpus, ids)
+            found = find_neighbours([document.text for document in documents])
         sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
     return sources
 
 
-def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
+def needs_neighbours(objectives: Sequence[ObjectiveRecipe]) -> bool:
     """Say whether the batches of some objective are made of lexical neighbours."""
     return any(objective.kind in _OF_WORDS for objective in objectives)
 
 
-def sampler_of(
-    objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
-) -> Sampler:
+def sampler_of(objective: ObjectiveRecipe, sources: Sequence[TrainingSource], size: int) -> Sampler:
     """Return the sampler of the batches of an objective."""
-    parameters = objective.parameters
-    hard = parameters.get("hard_negatives", 0)
-    parts = parameters.get("parts", 1)
-    linked: list[Linked] | None = None
-    if objective.kind == "sections":
-        linked = [unrelated] * len(sources)
-    elif parameters.get("groups") == "pairs":
-        linked = [matching_pairs(source.corpus) for source in sources]
-    samplers: dict[str, Sampler] = {
-        "pairs": lambda random: sample_pairs(sources, size, random),
-        "links": lambda random: sample_links(sources, size, hard, random),
-        "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
-        "sections": lambda random: sample_labels(sources, size, random, parts, linked),
-        "halves": lambda random: sample_halves(sources, size, hard, random),
-        "distil": lambda random: sample_neighbours(sources, size, random),
-    }
-    return samplers.get(objective.kind, lambda random: sample_documents(sources, size, random))
-
-
-def _texts(corpus: TrainingCorpus, rows: Sequence[int]) -> list[str]:
-    """Read the texts of some documents, of which the archive has only tokens."""
-    wanted = {corpus.encoded.ids[row]: place for place, row in enumerate(rows)}
-    texts = [""] * len(rows)
-    for document in read_corpus(corpus.files.corpus):
-        if isinstance(document, Document) and document.id in wanted:
-            texts[wanted[document.id]] = document.text
-    return texts
+    match objective:
+        case PairsRecipe():
+            return lambda random: sample_pairs(sources, size, random)
+        case ContrastiveRecipe(kind="links", hard_negatives=hard):
+            return lambda random: sample_links(sources, size, hard, random)
+        case ContrastiveRecipe(hard_negatives=hard):
+            return lambda random: sample_halves(sources, size, hard, random)
+        case SectionsRecipe(parts=parts):
+            return lambda random: sample_labels(sources, size, random, parts)
+        case SupervisedContrastiveRecipe(parts=parts, groups=groups):
+            relate = matching_documents if groups == "pairs" else linked_documents
+            related = {source.number: relate(source) for source in sources}
+            return lambda random: sample_labels(sources, size, random, parts, related)
+        case DistillationRecipe():
+            return lambda random: sample_neighbours(sources, size, random)
+        case _:
+            return lambda random: sample_documents(sources, size, random)

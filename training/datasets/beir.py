@@ -1,6 +1,6 @@
 """A collection in the format of BEIR: corpus.jsonl, queries.jsonl, qrels/*.tsv."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from evaluation.judgements import read_qrels, text_lines
@@ -12,44 +12,35 @@ from training.datasets.dataset import DataSet
 from training.datasets.lines import part_of_file, require_files, require_folder
 
 
-def check_beir(source: Path) -> None:
-    """Check that corpus, queries and judgements are there."""
-    require_folder(source)
-    _file(source, "corpus")
-    _file(source, "queries")
-    require_files(_judgements(source), source, "file of judgements qrels/*.tsv")
-
-
 def read_beir(source: Path, progress: Progress) -> DataSet:
     """Read a collection; the part of a query is that of the judgements which name it.
 
     Queries without judgements are left out.
     """
-    check_beir(source)
+    require_folder(source)
+    corpus, queries_file = _file(source, "corpus"), _file(source, "queries")
+    judged_in = sorted((source / "qrels").glob("*.tsv"))
     parts: dict[str, str] = {}
     judgements: list[tuple[str, str, int]] = []
-    for path in _judgements(source):
+    for path in require_files(judged_in, source, "file of judgements qrels/*.tsv"):
         part = part_of_file(path)
         for query, judged in read_qrels(path).items():
             if parts.setdefault(query, part) != part:
                 raise CorpusError(f"{path}: the query {query!r} is in {parts[query]}, too")
             judgements += [(query, document, relevance) for document, relevance in judged.items()]
-    queries = [query for query in _read(_file(source, "queries")) if query.id in parts]
+    queries = [query for query in _read(queries_file) if query.id in parts]
     missing = parts.keys() - {query.id for query in queries}
     if missing:
-        raise CorpusError(f"{_file(source, 'queries')}: has no query {min(missing)!r}")
+        raise CorpusError(f"{queries_file}: has no query {min(missing)!r}")
     progress.started("reading documents", None)
-    documents = _counted(_read(_file(source, "corpus")), progress)
-    return DataSet(documents, judgements=judgements, queries=queries, parts=parts)
+    return DataSet(
+        _counted(_read(corpus), progress), judgements=judgements, queries=queries, parts=parts
+    )
 
 
 def _file(source: Path, name: str) -> Path:
     found = [source / f"{name}.jsonl{end}" for end in ("", ".gz")]
     return require_files([path for path in found if path.is_file()], source, found[0].name)[0]
-
-
-def _judgements(source: Path) -> Sequence[Path]:
-    return sorted((source / "qrels").glob("*.tsv"))
 
 
 def _read(path: Path) -> Iterator[Document]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evaluation.judgements import text_lines
@@ -22,7 +22,6 @@ from training.datasets.dataset import (
 )
 from training.datasets.lines import (
     files_below,
-    one_file_a_part,
     read_csv,
     read_text,
     require_files,
@@ -38,18 +37,6 @@ _ABSTRACT = re.compile(r"^\s*abstract\b", re.I | re.M)
 _INTRODUCTION = re.compile(r"^[\s\d.]*introduction\s*$", re.I | re.M)
 
 
-def check_citations(source: Path) -> None:
-    """Check that texts and citations, or lists of pairs, are there."""
-    require_folder(source)
-    lists = _lists(source)
-    if _hold_texts(lists):
-        one_file_a_part(lists, source)
-        return
-    require_files(_text_files(source), source, f"folder {TEXTS} with .txt files")
-    if not lists:
-        require_files(_networks(source), source, f"{NETWORK}, nor lists of pairs *.tsv")
-
-
 def read_citations(source: Path, progress: Progress) -> DataSet:
     """Read papers, without abstract and references, and pairs of a paper and one that it cites.
 
@@ -58,15 +45,23 @@ def read_citations(source: Path, progress: Progress) -> DataSet:
     label, id, id, text and text are the form of the Long Range Arena: their texts are read as they
     are, and nothing beside them.
     """
-    check_citations(source)
-    lists = _lists(source)
+    require_folder(source)
+    lists = sorted(source.glob("*.tsv"))
     if _hold_texts(lists):
         return _read_texts(lists, source, progress)
-    cited = [] if lists else _read_network(_networks(source)[-1])
-    listed = read_pair_lists(lists, source) if lists else {}
+    texts = [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
+    require_files(texts, source, f"folder {TEXTS} with .txt files")
+    cited: Sequence[tuple[str, str]] = ()
+    listed: Mapping[str, Sequence[LabelledIds]] = {}
+    if lists:
+        listed = read_pair_lists(lists, source)
+    else:
+        networks = files_below(source, NETWORK)  # of all releases, the newest last
+        require_files(networks, source, f"{NETWORK}, nor lists of pairs *.tsv")
+        cited = _read_network(networks[-1])
     titles = _read_titles(source, progress)
     left_out: Counter[str] = Counter()
-    papers = _read_papers(_text_files(source), titles, left_out, progress)
+    papers = _read_papers(texts, titles, left_out, progress)
     found = without_missing(listed, papers, left_out) if lists else _sample(cited, papers, left_out)
     return DataSet(list(papers.values()), found, left_out=left_out)
 
@@ -84,10 +79,6 @@ def body(text: str) -> str:
     if abstract and introduction:
         text = text[: abstract.start()] + text[introduction.start() :]
     return text.strip()
-
-
-def _lists(source: Path) -> list[Path]:
-    return sorted(source.glob("*.tsv"))
 
 
 def _hold_texts(lists: Sequence[Path]) -> bool:
@@ -115,15 +106,6 @@ def _read_texts(lists: Sequence[Path], source: Path, progress: Progress) -> Data
     listed = read_pair_lists(lists, source, read_rows)
     found = without_missing(listed, papers, left_out)
     return DataSet(list(papers.values()), found, left_out=left_out)
-
-
-def _networks(source: Path) -> list[Path]:
-    """Return the networks of all releases, the newest last."""
-    return files_below(source, NETWORK)
-
-
-def _text_files(source: Path) -> list[Path]:
-    return [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
 
 
 def _read_network(path: Path) -> list[tuple[str, str]]:

@@ -17,15 +17,15 @@ from training.data.corpus_folder import (
     write_records,
     write_splits,
 )
-from training.datasets.beir import check_beir, read_beir
-from training.datasets.citations import check_citations, read_citations
+from training.datasets.beir import read_beir
+from training.datasets.citations import read_citations
 from training.datasets.dataset import DataSet, paired_ids
-from training.datasets.news import find_news, read_news
-from training.datasets.plagiarism import check_plagiarism, read_plagiarism
-from training.datasets.text_pairs import find_text_pairs, read_text_pairs
-from training.datasets.trec import find_collection, read_collection
-from training.datasets.triplets import find_triplets, read_triplets
-from training.datasets.wikipedia import check_articles, read_similar_articles
+from training.datasets.news import read_news
+from training.datasets.plagiarism import read_plagiarism
+from training.datasets.text_pairs import read_text_pairs
+from training.datasets.trec import read_collection
+from training.datasets.triplets import read_triplets
+from training.datasets.wikipedia import read_similar_articles
 
 UNCLEAR = "unclear: ask those who distribute it"
 
@@ -36,33 +36,30 @@ class Known:
 
     Attributes:
         licence: what is known of it.
-        check: raises CorpusError if files are missing, without reading them.
-        read: what a source holds.
+        read: what a source holds; what is missing is an error before anything is read.
         agreement: that a user must have made; empty where none is required.
     """
 
     licence: str
-    check: Callable[[Path], object]
     read: Callable[[Path, Progress], DataSet]
     agreement: str = ""
 
 
 DATASETS: Mapping[str, Known] = {
-    "aan": Known(UNCLEAR, check_citations, read_citations),
-    "wiki65k": Known("CC BY-SA", check_articles, read_similar_articles),
-    "cnse": Known(UNCLEAR, find_news, read_news),
-    "cnss": Known(UNCLEAR, find_news, read_news),
-    "pan": Known(UNCLEAR, check_plagiarism, read_plagiarism),
-    "pairs": Known("that of the texts", find_text_pairs, read_text_pairs),
-    "cail": Known(UNCLEAR, find_triplets, read_triplets),
+    "aan": Known(UNCLEAR, read_citations),
+    "wiki65k": Known("CC BY-SA", read_similar_articles),
+    "cnse": Known(UNCLEAR, read_news),
+    "cnss": Known(UNCLEAR, read_news),
+    "pan": Known(UNCLEAR, read_plagiarism),
+    "pairs": Known("that of the texts", read_text_pairs),
+    "cail": Known(UNCLEAR, read_triplets),
     "trec": Known(
         "by agreement",
-        find_collection,
         read_collection,
         "NIST and the owners of the texts hand out most collections of TREC to those who have "
         "signed an agreement on their use",
     ),
-    "beir": Known("of each collection its own", check_beir, read_beir),
+    "beir": Known("of each collection its own", read_beir),
 }
 
 

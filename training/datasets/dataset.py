@@ -10,7 +10,7 @@ from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
 from training.data.corpus_folder import part_by_hash, unit_hash
-from training.datasets.lines import one_file_a_part, read_columns, read_label
+from training.datasets.lines import one_file_a_part, read_csv, read_label
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]
@@ -71,8 +71,8 @@ def ends(pair: LabelledIds) -> tuple[str, str]:
 def read_pair_lists(
     paths: Sequence[Path],
     source: Path,
-    read_rows: Callable[[Path], Iterable[tuple[str, list[str]]]] = lambda path: read_columns(
-        path, _COLUMNS
+    read_rows: Callable[[Path], Iterable[tuple[str, list[str]]]] = lambda path: read_csv(
+        path, _COLUMNS, "\t"
     ),
 ) -> dict[str, list[LabelledIds]]:
     """Read lists of `label TAB document TAB document`, one for each part.
@@ -84,12 +84,15 @@ def read_pair_lists(
     known: dict[tuple[str, str], tuple[bool, str]] = {}
     for part, path in one_file_a_part(paths, source).items():
         listed[part] = []
-        for where, (label, a, b) in read_rows(path):
+        for where, row in read_rows(path):
+            label, a, b = (column.strip() for column in row)
             pair = LabelledIds(a, b, read_label(label, where))
             before, earlier = known.setdefault(ends(pair), (pair.label, where))
             if before != pair.label:
                 raise CorpusError(f"{where}: {a!r} and {b!r} have another label at {earlier}")
             listed[part].append(pair)
+        if not listed[part]:
+            raise CorpusError(f"{path}: holds no pair")
     return listed
 
 

@@ -38,20 +38,6 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith("."))
 
 
-def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Read columns that are separated by tabs, each with the `file:line` it is from."""
-    some = False
-    for line in text_lines(path):
-        where = f"{path}:{line.number}"
-        columns = [column.strip() for column in line.text.split("\t")]
-        if len(columns) != len(names):
-            raise CorpusError(f"{where}: has {len(columns)} columns, not {', '.join(names)}")
-        some = True
-        yield where, columns
-    if not some:
-        raise CorpusError(f"{path}: is empty")
-
-
 def read_csv(
     path: Path, names: Sequence[str], delimiter: str = ","
 ) -> Iterator[tuple[str, list[str]]]:
@@ -130,6 +116,13 @@ def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
         if part not in found:
             raise CorpusError(f"{source}: there is no file of pairs for {part}")
     return {part: found[part] for part in PARTS}
+
+
+def files_of_parts(source: Path, expected: str, *patterns: str) -> dict[str, Path]:
+    """Return the file of each part, train, valid and test, below a folder."""
+    require_folder(source)
+    paths = files_below(source, *patterns)
+    return one_file_a_part(require_files(paths, source, expected), source)
 
 
 def read_text(path: Path) -> str:

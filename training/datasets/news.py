@@ -14,7 +14,7 @@ SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
 COLUMNS = ("label", "doc_id1", "doc_id2", "title1", "title2", "content1", "content2")
 
 
-def find_news(source: Path) -> Path:
+def _find_news(source: Path) -> Path:
     """Return the file of pairs: the source itself, or the only `*doc_pair*.txt` in the folder."""
     if not source.is_dir():
         if not source.is_file():
@@ -34,7 +34,7 @@ def read_news(source: Path, progress: Progress) -> DataSet:
     A first line of names is skipped. An article id that occurs with another text is another
     document, `id~2`.
     """
-    path = find_news(source)
+    path = _find_news(source)
     progress.started("reading pairs", None, unit="pairs")
     documents: dict[str, Document] = {}
     pairs: dict[tuple[str, str], LabelledIds] = {}

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from evaluation.judgements import PARTS
@@ -23,6 +24,7 @@ SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
 _OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
 _TRIES = 20  # random places for the passage of a negative pair
 _LARGEST = 16 * 2**20  # bytes of a file of annotations
+_TEXTS_HELD = 256  # of the documents whose passages were read last
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +46,12 @@ class Case:
     where: str
 
 
-def check_plagiarism(source: Path) -> None:
-    """Check that annotations and texts are there."""
-    require_folder(source)
-    require_files(files_below(source, "*.xml"), source, ".xml file of annotations")
-    require_files(files_below(source, "*.txt"), source, ".txt file of a document")
-
-
 def read_plagiarism(source: Path, progress: Progress) -> DataSet:
     """Read cases of plagiarism as pairs of passages; a suspicious document is in one part."""
-    check_plagiarism(source)
-    texts = _index_texts(files_below(source, "*.txt"))
-    annotations = files_below(source, "*.xml")
+    require_folder(source)
+    annotations, paths = files_below(source, "*.xml"), files_below(source, "*.txt")
+    require_files(annotations, source, ".xml file of annotations")
+    texts = _index_texts(require_files(paths, source, ".txt file of a document"))
     progress.started("reading annotations", len(annotations), unit="files")
     cases: list[Case] = []
     for path in annotations:
@@ -110,50 +106,32 @@ def _read_cases(path: Path, texts: Mapping[str, Path]) -> Iterator[Case]:
 def _make_pairs(cases: Sequence[Case], texts: Mapping[str, Path], progress: Progress) -> DataSet:
     part_of = part_by_hash({case.suspicious for case in cases}, "suspicious", SHARES)
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    of_source: dict[str, list[int]] = defaultdict(list)
-    for number, case in enumerate(cases):
+    for case in cases:
         taken[case.source].append((case.that[0], sum(case.that)))
-        of_source[case.source].append(number)
-    passages = _cut_suspicious(cases, texts, progress)
+    read = lru_cache(_TEXTS_HELD)(read_text)
     documents: dict[str, Document] = {}
     pairs: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
     left_out: Counter[str] = Counter()
-    progress.started("reading source documents", len(of_source))
-    for source, numbers in of_source.items():
+    progress.started("reading passages", len(cases), unit="cases")
+    for case in cases:
         progress.advanced(1)
-        text = read_text(texts[source])
-        for number in numbers:
-            case = cases[number]
-            some = pairs[part_of[case.suspicious]]
-            ours = _add(documents, case, passages[number], case.suspicious, case.this)
-            that = _passage(text, case.that, texts[source], case)
-            some.append(LabelledIds(ours, _add(documents, case, that, source, case.that), True))
-            start = _free_place(text, case, taken[source])
-            if start is None:
-                left_out["cases without a negative pair"] += 1
-            else:
-                place = (start, case.that[1])
-                other = _add(documents, case, text[start : sum(place)], source, place)
-                some.append(LabelledIds(ours, other, False))
+        some = pairs[part_of[case.suspicious]]
+        paths = texts[case.suspicious], texts[case.source]
+        this = _passage(read(paths[0]), case.this, paths[0], case)
+        text = read(paths[1])
+        that = _passage(text, case.that, paths[1], case)
+        ours = _add(documents, case, this, case.suspicious, case.this)
+        some.append(LabelledIds(ours, _add(documents, case, that, case.source, case.that), True))
+        start = _free_place(text, case, taken[case.source])
+        if start is None:
+            left_out["cases without a negative pair"] += 1
+        else:
+            place = (start, case.that[1])
+            other = _add(documents, case, text[start : sum(place)], case.source, place)
+            some.append(LabelledIds(ours, other, False))
     # Cases of one passage with two sources give it two pairs, and repeated cases the same one.
     unique = {part: list(dict.fromkeys(some)) for part, some in pairs.items()}
     return DataSet(list(documents.values()), unique, left_out=left_out)
-
-
-def _cut_suspicious(
-    cases: Sequence[Case], texts: Mapping[str, Path], progress: Progress
-) -> dict[int, str]:
-    of_suspicious: dict[str, list[int]] = defaultdict(list)
-    for number, case in enumerate(cases):
-        of_suspicious[case.suspicious].append(number)
-    passages = {}
-    progress.started("reading suspicious documents", len(of_suspicious))
-    for name, numbers in of_suspicious.items():
-        progress.advanced(1)
-        text = read_text(texts[name])
-        for number in numbers:
-            passages[number] = _passage(text, cases[number].this, texts[name], cases[number])
-    return passages
 
 
 def _passage(text: str, place: tuple[int, int], path: Path, case: Case) -> str:

@@ -8,8 +8,7 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.judgements import Qrels, read_qrels
@@ -32,47 +31,30 @@ _LABELS = re.compile(r"^\s*(?:Number|Topic|Description|Narrative)\s*:", re.I)
 _MOST_CHARACTERS = 64 * 2**20  # of a document
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionFiles:
-    """The files of a collection: documents, topics and judgements."""
+def read_collection(source: Path, progress: Progress) -> DataSet:
+    """Read a collection: the folder `documents`, files `topics*` and `qrels*`.
 
-    documents: tuple[Path, ...]
-    topics: tuple[Path, ...]
-    qrels: tuple[Path, ...]
-
-
-def find_collection(source: Path) -> CollectionFiles:
-    """Find the folder `documents`, and files `topics*` and `qrels*`."""
+    The text of a query is title, description and narrative of its topic. A document without text is
+    skipped and reported.
+    """
     require_folder(source)
-    documents = require_files(
-        files_below(source / DOCUMENTS, "*"), source, f"folder {DOCUMENTS} with files"
-    )
-    for path in documents:
+    documents = files_below(source / DOCUMENTS, "*")
+    for path in require_files(documents, source, f"folder {DOCUMENTS} with files"):
         if path.suffix in (".Z", ".z", ".bz2", ".zip"):
             raise CorpusError(f"{path}: is compressed: expand it, or use gzip")
-    topics = require_files(_files(source, TOPICS), source, f"file {TOPICS}")
-    qrels = require_files(_files(source, QRELS), source, f"file {QRELS}")
-    return CollectionFiles(tuple(documents), tuple(topics), tuple(qrels))
-
-
-def read_collection(source: Path, progress: Progress) -> DataSet:
-    """Read a collection. The text of a query is title, description and narrative of its topic.
-
-    A document without text is skipped and reported.
-    """
-    files = find_collection(source)
+    topic_files = require_files(_files(source, TOPICS), source, f"file {TOPICS}")
     judgements: Qrels = {}
-    for path in files.qrels:
+    for path in require_files(_files(source, QRELS), source, f"file {QRELS}"):
         for query, judged in read_qrels(path).items():
             if query in judgements:
                 raise CorpusError(f"{path}: the topic {query!r} has judgements in another file")
             judgements[query] = judged
-    topics = {topic.id: topic for path in files.topics for topic in _read_topics(path)}
+    topics = {topic.id: topic for path in topic_files for topic in _read_topics(path)}
     missing = judgements.keys() - topics.keys()
     if missing:
-        raise CorpusError(f"{files.topics[0]}: has no topic {min(missing)!r}, which is judged")
+        raise CorpusError(f"{topic_files[0]}: has no topic {min(missing)!r}, which is judged")
     return DataSet(
-        _read_documents(files.documents, progress),
+        _read_documents(documents, progress),
         judgements=[
             (query, document, relevance)
             for query, judged in judgements.items()
@@ -107,7 +89,7 @@ def _read_topics(path: Path) -> Iterator[Document]:
         raise CorpusError(f"{path}: holds no <top> … </top>")
 
 
-def _read_documents(paths: tuple[Path, ...], progress: Progress) -> Iterator[Document]:
+def _read_documents(paths: Sequence[Path], progress: Progress) -> Iterator[Document]:
     progress.started("reading documents", None)
     seen: set[str] = set()
     for path in paths:

@@ -10,23 +10,9 @@ from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.dataset import DataSet, LabelledIds, make_document
-from training.datasets.lines import (
-    files_below,
-    one_file_a_part,
-    read_objects,
-    require_files,
-    require_folder,
-    text_field,
-)
+from training.datasets.lines import files_of_parts, read_objects, text_field
 
 _CHOICES = ("B", "C")
-
-
-def find_triplets(source: Path) -> dict[str, Path]:
-    """Return the file of each part, train, valid and test."""
-    require_folder(source)
-    paths = files_below(source, "*.json", "*.jsonl")
-    return one_file_a_part(require_files(paths, source, "list of triplets *.json"), source)
 
 
 def read_triplets(source: Path, progress: Progress) -> DataSet:
@@ -35,7 +21,7 @@ def read_triplets(source: Path, progress: Progress) -> DataSet:
     Each text of each triplet is a document, whose id names part, line and text: a text that is the
     more similar in a triplet may be the other one in the next.
     """
-    paths = find_triplets(source)
+    paths = files_of_parts(source, "list of triplets *.json", "*.json", "*.jsonl")
     pairs: dict[str, list[LabelledIds]] = {}
     progress.started("reading triplets", None, unit="triplets")
     for part, path in paths.items():

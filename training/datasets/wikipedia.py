@@ -53,20 +53,16 @@ class Article:
     links: frozenset[str]
 
 
-def check_articles(source: Path) -> None:
-    """Check that there are files of articles."""
-    require_folder(source)
-    require_files(files_below(source, *_ARTICLES), source, "file of articles (*.jsonl, wiki_00)")
-
-
 def read_similar_articles(source: Path, progress: Progress) -> DataSet:
     """Read articles, and make pairs of them by the Jaccard similarity of their links.
 
     Of a matching pair the article with the smaller title is the source, and an article that the
     source links to and does not match makes a negative pair. Only articles of pairs are kept.
     """
-    check_articles(source)
-    articles = {article.title: article for article in _read_articles(source, progress)}
+    require_folder(source)
+    paths = files_below(source, *_ARTICLES)
+    require_files(paths, source, "file of articles (*.jsonl, wiki_00)")
+    articles = {article.title: article for article in _read_articles(paths, progress)}
     links = {title: article.links for title, article in articles.items()}
     progress.started("comparing links", len(links), unit="articles")
     similar: list[tuple[str, str]] = []
@@ -120,10 +116,10 @@ def title_of(link: str) -> str:
     return title[:1].upper() + title[1:]
 
 
-def _read_articles(source: Path, progress: Progress) -> Iterator[Article]:
+def _read_articles(paths: Sequence[Path], progress: Progress) -> Iterator[Article]:
     progress.started("reading articles", None, unit="articles")
     seen: dict[str, str] = {}
-    for where, record in read_objects(files_below(source, *_ARTICLES)):
+    for where, record in read_objects(paths):
         progress.advanced(1)
         article = _read_article(where, record)
         if article is None:

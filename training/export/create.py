@@ -1,6 +1,5 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,11 +14,9 @@ from torch import nn
 
 from encoder.blocks import LongSentence
 from encoder.checkpoint import (
-    CONFIG,
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
-    read_verified,
     write_config,
     write_manifest,
 )
@@ -43,7 +40,7 @@ from training.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from training.recipe_file import RecipeTable, read_recipe_file
+from training.recipe import RecipeTable, read_recipe_file
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -127,15 +124,17 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
     model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
-    _write(directory, tokenizer, model, _config_of(recipe, model.config, tokenizer))
+    config = _config_of(recipe, model.config, tokenizer)
+    write_files(directory, tokenizer.to_str(pretty=True).encode(), model, config)
     return load_checkpoint(directory)
 
 
-def _write(
-    directory: Path, tokenizer: Tokenizer, model: nn.Module, config: Mapping[str, Any]
+def write_files(
+    directory: Path, tokenizer: bytes, model: nn.Module, config: Mapping[str, Any]
 ) -> None:
+    """Write tokenizer, weights and configuration of a checkpoint, no graphs yet."""
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(directory / TOKENIZER))
+    (directory / TOKENIZER).write_bytes(tokenizer)
     save_weights(model, directory)
     write_config(directory, config)
     write_manifest(directory)
@@ -233,21 +232,7 @@ def create_reranker(
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     load_bert_into_pairs(model.cross_encoder, folder)
     config = _reranker_config_of(recipe, shape, model.config, tokenizer)
-    _write(directory, tokenizer, model, config)
-    return load_reranker_checkpoint(directory)
-
-
-def write_trained_reranker(
-    model: MatchIgnition, start: RerankerCheckpoint, directory: Path, name: str
-) -> RerankerCheckpoint:
-    """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
-    directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads(read_verified(start.directory, start.files, CONFIG))
-    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
-    (directory / TOKENIZER).write_bytes(tokenizer)
-    save_weights(model, directory)
-    write_config(directory, config | {"name": name})
-    write_manifest(directory)
+    write_files(directory, tokenizer.to_str(pretty=True).encode(), model, config)
     return load_reranker_checkpoint(directory)
 
 

@@ -45,17 +45,6 @@ from training.jobs.validation import choose_search
 from training.recipe import pretrains, reads_tokens_only
 
 
-def select_documents(encoded: EncodedCorpus, places: Sequence[int]) -> EncodedCorpus:
-    """Return some documents of a corpus, in the given order."""
-    rows = list(places)
-    return replace(
-        encoded,
-        ids=tuple(encoded.ids[place] for place in rows),
-        hashes=tuple(encoded.hashes[place] for place in rows),
-        rows=encoded.rows[rows],
-    )
-
-
 def encode_again(encoded: EncodedCorpus, encoder: Encoder, progress: Progress) -> EncodedCorpus:
     """Return a corpus with the block vectors of an encoder, held in memory.
 
@@ -172,7 +161,7 @@ def _training_part(corpus: TrainingCorpus, most: int | None = None) -> EncodedCo
     """Return the documents of a corpus for training, at most so many, at equal distances."""
     rows = corpus.rows(TRAIN)
     some = at_equal_distances(len(rows), len(rows) if most is None else most)
-    return select_documents(corpus.encoded, rows[some].tolist())
+    return corpus.encoded.select([corpus.encoded.ids[row] for row in rows[some].tolist()])
 
 
 def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) -> bool:
@@ -242,8 +231,7 @@ def _read_search(
     most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
     queries, ids = choose_search(corpus, min(most, len(corpus.encoded.ids)))
     queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
-    row_of = {name: row for row, name in enumerate(corpus.encoded.ids)}
-    encoded = select_documents(corpus.encoded, [row_of[name] for name in ids])
+    encoded = corpus.encoded.select(ids)
     place_of = {name: place for place, name in enumerate(ids)}
     places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
     judgements = {name: corpus.judgements[name] for name in queries}

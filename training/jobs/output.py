@@ -1,27 +1,25 @@
-"""The output of a job: the checkpoint with its graphs, curves and report. Imports torch late."""
+"""The output of a job: the checkpoint with its graphs, curves and report."""
 
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms.term_channel import TermChannel
-from training.data.corpus_folder import new_folder, read_learned, write_learned
+from training.data.corpus_folder import TRAINING, new_folder, read_learned, write_learned
 from training.data.files import EncoderJob, Start, TrainingJob
+from training.export.export import Gate, export_checkpoint
 from training.jobs.fit_search import SearchFit
-from training.recipe import pretrains
-
-if TYPE_CHECKING:
-    from training.export.export import Gate
-    from training.models.architecture import EncoderModel
-    from training.recipe import TrainingRecipe
+from training.models.architecture import EncoderModel
+from training.recipe import TrainingRecipe, pretrains
+from training.run_files import CURVE, LOSS, VALIDATION, read_curve
+from training.trained_checkpoint import write_trained
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
 REPORT = "report.json"
-TRAINING = "training"  # the folder of a checkpoint that the reports are in
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +64,14 @@ class Trained:
         report: of the run.
     """
 
-    model: "EncoderModel"
+    model: EncoderModel
     channel: TermChannel
     report: TrainingReport
 
 
 def make_report(
     job: TrainingJob[Start],
-    recipe: "TrainingRecipe",
+    recipe: TrainingRecipe,
     figure: str,
     corpora: Sequence[Mapping[str, Any]],
     *,
@@ -84,8 +82,6 @@ def make_report(
     Args:
         out_of_time: whether the run ended because its time was up.
     """
-    from training.run_files import CURVE, LOSS, VALIDATION, read_curve
-
     records = read_curve(job.work / RUN / CURVE)
     validations = [(r["step"], r[VALIDATION]) for r in records if VALIDATION in r]
     sign = -1 if pretrains(recipe) else 1  # a loss, the lower the better
@@ -109,7 +105,7 @@ def make_report(
 def write_output(
     job: EncoderJob,
     trained: Trained,
-    gate: "Gate",
+    gate: Gate,
     fit: Callable[[Checkpoint], SearchFit | None],
 ) -> TrainingReport:
     """Write the checkpoint, its graphs, the curves and the report, atomically.
@@ -120,9 +116,6 @@ def write_output(
     Returns:
         The report, with what was fitted.
     """
-    from training.export.export import export_checkpoint
-    from training.trained_checkpoint import write_trained
-
     name = f"{job.start.name}-{trained.report.recipe}"
     with new_folder(job.output) as directory:
         model = trained.model.cpu()
@@ -135,8 +128,6 @@ def write_output(
 
 def write_report(job: TrainingJob[Start], report: TrainingReport, directory: Path) -> None:
     """Write curve, recipe and report into a checkpoint."""
-    from training.run_files import CURVE
-
     curves = directory / TRAINING
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)

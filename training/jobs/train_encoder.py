@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
+from training.collate import Reader, new_objective, training_device
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
 from training.data.pair_files import TRAIN
@@ -38,15 +38,14 @@ from training.jobs.validation import (
     measure,
     model_similarities,
 )
-from training.recipe import pretrains, reads_tokens_only
-
-if TYPE_CHECKING:
-    from training.collate import Reader
-    from training.loop import Validated
-    from training.models.architecture import EncoderModel
-    from training.objectives import Objective
-    from training.progress import TrainingProgress
-    from training.recipe import TrainingRecipe
+from training.loop import TrainingPlan, Validated, train
+from training.models.architecture import EncoderModel
+from training.objectives import Objective
+from training.progress import TrainingProgress
+from training.recipe import TrainingRecipe, pretrains, reads_tokens_only
+from training.run_files import recipe_fingerprint
+from training.term_channel import TermReader, open_model, read_or_fit_channel
+from training.trained_checkpoint import read_vocabulary
 
 # Documents of a corpus that a validation searches, at most.
 _SEARCHED = 20_000
@@ -79,20 +78,16 @@ def prepare_data(
     )
 
 
-def prepare_sources(
-    job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
-) -> list[TrainingSource]:
-    """Find lexical neighbours in the training part of each corpus, and sections, where needed."""
-    return sources_of(read_recipe(job), job.start, data, progress)
-
-
 def sources_of(
-    recipe: "TrainingRecipe",
+    recipe: TrainingRecipe,
     start: Checkpoint,
     data: Sequence[TrainingCorpus],
     progress: Progress,
 ) -> list[TrainingSource]:
-    """Find what the samplers of a recipe need in the data of `prepare_data`."""
+    """Find what the samplers of a recipe need in the data of `prepare_data`.
+
+    That is lexical neighbours in the training part of each corpus, and sections, where needed.
+    """
     neighbours = needs_neighbours(recipe.objectives)
     sources = find_sources(data, recipe.max_blocks, progress, neighbours=neighbours)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
@@ -106,18 +101,14 @@ def run_training(
     job: EncoderJob,
     data: Sequence[TrainingCorpus],
     sources: Sequence[TrainingSource],
-    progress: "TrainingProgress",
+    progress: TrainingProgress,
 ) -> Trained:
     """Train, or resume training; `write_output` makes a checkpoint of the result.
 
     Args:
         data: of `prepare_data`.
-        sources: of `prepare_sources`.
+        sources: of `sources_of`.
     """
-    from training.collate import training_device
-    from training.loop import TrainingPlan, train
-    from training.term_channel import open_model, read_or_fit_channel
-
     recipe = read_recipe(job)
     archives = [corpus.encoded.archive for corpus in data]
     rows = [corpus.encoded.rows[corpus.rows(TRAIN)] for corpus in data]
@@ -144,14 +135,12 @@ def run_training(
 
 def _validation(
     start: Checkpoint,
-    recipe: "TrainingRecipe",
+    recipe: TrainingRecipe,
     data: Sequence[TrainingCorpus],
-    reader: "Reader",
-    objectives: "Sequence[Objective[EncoderModel]]",
-) -> "Callable[[EncoderModel], Validated]":
+    reader: Reader,
+    objectives: Sequence[Objective[EncoderModel]],
+) -> Callable[[EncoderModel], Validated]:
     """Return the validation of a run: by its loss if it pretrains, else by what data allows."""
-    from training.loop import Validated
-
     if pretrains(recipe):
         batches = held_out_batches(data, recipe.documents)
         return held_out_loss(recipe, objectives, batches, reader, start)
@@ -171,12 +160,9 @@ def _directory_of(job: EncoderJob, files: CorpusFiles) -> Path:
 def _reader(
     start: Checkpoint,
     data: Sequence[TrainingCorpus],
-    recipe: "TrainingRecipe",
+    recipe: TrainingRecipe,
     channel: TermChannel,
-) -> "Reader":
-    from training.collate import Reader
-    from training.term_channel import TermReader
-
+) -> Reader:
     archives = [corpus.encoded.archive for corpus in data]
     reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
     return Reader(
@@ -188,24 +174,19 @@ def _reader(
     )
 
 
-def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: "TrainingRecipe") -> Path:
+def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: TrainingRecipe) -> Path:
     """Return the path of the term table of a run."""
-    from training.run_files import recipe_fingerprint
-
     of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
     return job.work / RUN / hashlib.sha256(of_run.encode()).hexdigest()[:16] / TERMS
 
 
 def _objectives(
     start: Checkpoint,
-    recipe: "TrainingRecipe",
+    recipe: TrainingRecipe,
     sources: Sequence[TrainingSource],
-    reader: "Reader",
-    model: "EncoderModel",
-) -> "list[Objective[EncoderModel]]":
-    from training.collate import new_objective
-    from training.trained_checkpoint import read_vocabulary
-
+    reader: Reader,
+    model: EncoderModel,
+) -> list[Objective[EncoderModel]]:
     vocabulary = read_vocabulary(start)
     objectives = []
     for number, objective in enumerate(recipe.objectives):

@@ -1,7 +1,7 @@
 """The job of `longmatch lab train` for a reranker, which learns from links or labelled pairs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from encoder.reranker.pair_tokenizer import PADDING, SPECIAL_TOKENS, PairTokens
 from evaluation.judgements import Qrels
 from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
+from training.collate import training_device
 from training.data.corpus_folder import new_folder
 from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
+    GROUPS,
     QUERIES,
     LabelledPairDataset,
     RerankCorpus,
@@ -27,13 +29,15 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
+from training.export.create import load_reranker_model
+from training.export.export_reranker import export_reranker
 from training.jobs.output import RUN, TrainingReport, make_report, write_report
+from training.loop import TrainingPlan, Validated, train
 from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
+from training.progress import TrainingProgress
 from training.recipe import RerankRecipe
-
-if TYPE_CHECKING:
-    from training.progress import TrainingProgress
+from training.trained_checkpoint import write_trained_reranker
 
 _PAIRS_A_PASS = 32
 
@@ -123,23 +127,16 @@ def _task(
 
 
 def _by_length(table: LabelledPairDataset) -> Iterator[list[int]]:
-    lengths = np.diff(table.ends, prepend=0)
+    lengths = np.array([sum(map(len, texts)) for texts in table.texts])
     order = np.argsort(-lengths, kind="stable").tolist()
     for start in range(0, len(order), _PAIRS_A_PASS):
         yield order[start : start + _PAIRS_A_PASS]
 
 
-_GROUPS = 100_000  # of validation pairs, of a corpus
-
-
 def train_reranker(
-    job: RerankJob, progress: Progress, training_progress: "TrainingProgress"
+    job: RerankJob, progress: Progress, training_progress: TrainingProgress
 ) -> RerankerCheckpoint:
     """Train a reranker, or resume training, and write it with its graphs."""
-    from training.collate import training_device
-    from training.export.create import load_reranker_model
-    from training.loop import TrainingPlan, Validated, train
-
     recipe = read_recipe(job)
     if job.precisions and job.start.model["importance"] == "random":
         raise TrainingRecipeError(
@@ -177,12 +174,12 @@ def measure(data: RerankData, logits: Float32) -> float:
     candidates of a query are ignored.
 
     Args:
-        data: whose validation is measured; the group of a pair is its query, and a hundred thousand
-            groups a corpus.
+        data: whose validation is measured; the group of a pair is its query, and `GROUPS` groups
+            are a corpus.
         logits: Float32[P] of its pairs.
     """
     measured = _ndcg_of_queries if data.figure == QUERIES else _auc
-    numbers = data.validation.groups // _GROUPS
+    numbers = data.validation.groups // GROUPS
     rows = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     values = [measured(data.validation, some, logits) for some in rows]
     return float(np.mean([value for value in values if value is not None]))
@@ -220,9 +217,6 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
 
 def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> RerankerCheckpoint:
     """Write the reranker, its graphs, its curve and the report, atomically."""
-    from training.export.create import write_trained_reranker
-    from training.export.export_reranker import export_reranker
-
     with new_folder(job.output) as directory:
         checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
         if job.precisions:

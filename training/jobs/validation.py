@@ -5,9 +5,9 @@ Pretraining is validated by the loss of its own objectives.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
@@ -15,16 +15,15 @@ from encoder.checkpoint import Checkpoint
 from evaluation.metrics import AUC, evaluate_run, measure_pairs
 from evaluation.systems import rank_scores
 from index.errors import CorpusError
+from training.collate import Reader, encode_slices, pretraining_task
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN, VALID
 from training.data.sampling import DocumentSlice
-
-if TYPE_CHECKING:
-    from training.collate import Reader
-    from training.loop import Validated
-    from training.models.architecture import EncoderModel
-    from training.objectives import Objective
-    from training.recipe import TrainingRecipe
+from training.loop import Validated
+from training.models.architecture import EncoderModel
+from training.objectives import Objective, step_generator
+from training.recipe import TrainingRecipe
+from training.trained_checkpoint import read_vocabulary
 
 LINKS = "nDCG@10 of the validation queries"
 PAIRS = "AUC of the validation pairs"
@@ -192,12 +191,12 @@ def held_out_batches(data: Sequence[TrainingCorpus], size: int) -> list[list[Doc
 
 
 def held_out_loss(
-    recipe: "TrainingRecipe",
-    objectives: "Sequence[Objective[EncoderModel]]",
+    recipe: TrainingRecipe,
+    objectives: Sequence[Objective[EncoderModel]],
     batches: Sequence[Sequence[DocumentSlice]],
-    reader: "Reader",
+    reader: Reader,
     start: Checkpoint,
-) -> "Callable[[EncoderModel], Validated]":
+) -> Callable[[EncoderModel], Validated]:
     """Return what measures the loss of a recipe whose objectives all pretrain.
 
     Masks and permutations depend on the recipe's seed and the place of the batch alone, so every
@@ -211,16 +210,9 @@ def held_out_loss(
     Returns:
         model -> the weighted sum of the losses, each the mean over batches, and all of its parts.
     """
-    import torch
-
-    from training.collate import pretraining_task
-    from training.loop import Validated
-    from training.objectives import step_generator
-    from training.trained_checkpoint import read_vocabulary
-
     vocabulary = read_vocabulary(start)
 
-    def measure(model: "EncoderModel") -> Validated:
+    def measure(model: EncoderModel) -> Validated:
         device = next(model.parameters()).device
         found: dict[str, list[float]] = {}
         for stream, (table, made) in enumerate(
@@ -242,12 +234,8 @@ def held_out_loss(
     return measure
 
 
-def model_similarities(
-    model: "EncoderModel", reader: "Reader", recipe: "TrainingRecipe"
-) -> Similarities:
+def model_similarities(model: EncoderModel, reader: Reader, recipe: TrainingRecipe) -> Similarities:
     """Return the cosines of the document vectors of a model."""
-    from training.collate import encode_slices
-
     from_tokens = recipe.sentence_level.trained != "frozen"
 
     def cosines(parts: Sequence[DocumentSlice], queries: Int64) -> Float32:

@@ -6,7 +6,6 @@ attention between words is a graph; PageRank over it says which words matter, an
 important ones do not reach the next layer.
 """
 
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,38 +224,17 @@ def _rank_words(
     config: MatchIgnitionConfig, attention: Tensor, mask: Tensor, states: Tensor
 ) -> Tensor:
     """Return the importance [N, T] of the words that a layer made, from 0 to 1."""
-    rank = _IMPORTANCES[config.importance]
-    scores: Tensor = rank(attention, mask, states.detach(), config.iterations)
-    return scores
-
-
-def _by_page_rank(attention: Tensor, mask: Tensor, _: Tensor, iterations: int) -> Tensor:
+    if config.importance == "random":
+        return torch.rand_like(mask)
+    if config.importance == "norm":
+        norms: Tensor = states.detach().float().norm(dim=-1)
+        return norms / (1.0 + norms)
     with _in_full_precision(attention.device):
-        ranks = page_rank(attention, mask, iterations)
+        if config.importance == "attention":
+            return (mask[:, None] @ attention)[:, 0] / mask.sum(1, keepdim=True)
+        ranks = page_rank(attention, mask, config.iterations)
         redistributed: Tensor = (attention @ ranks[..., None])[..., 0]  # r = A u
         return redistributed
-
-
-def _by_attention(attention: Tensor, mask: Tensor, _: Tensor, __: int) -> Tensor:
-    with _in_full_precision(attention.device):
-        return (mask[:, None] @ attention)[:, 0] / mask.sum(1, keepdim=True)
-
-
-def _by_norm(_: Tensor, __: Tensor, states: Tensor, ___: int) -> Tensor:
-    norms: Tensor = states.float().norm(dim=-1)
-    return norms / (1.0 + norms)
-
-
-def _by_chance(_: Tensor, mask: Tensor, __: Tensor, ___: int) -> Tensor:
-    return torch.rand_like(mask)
-
-
-_IMPORTANCES: Mapping[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
-    "pagerank": _by_page_rank,
-    "attention": _by_attention,
-    "norm": _by_norm,
-    "random": _by_chance,
-}
 
 
 def _in_full_precision(device: torch.device) -> AbstractContextManager[object]:

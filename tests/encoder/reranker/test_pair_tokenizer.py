@@ -103,27 +103,15 @@ def test_batches_are_padded(checkpoint: RerankerCheckpoint) -> None:
 
 
 def test_a_table_gives_back_its_pairs(checkpoint: RerankerCheckpoint) -> None:
-    reader = PairTokenizer(checkpoint)
-    first, second = reader.read(HARBOUR), reader.read(OTHER)
-    pairs = [reader.pair(first, second), reader.pair(second, first), reader.pair(first, first)]
-    table = rerank_pairs.make_pair_table(
-        rerank_pairs.LabelledPair(p, n % 2, n, n / 4) for n, p in enumerate(pairs)
-    )
-    read = rerank_pairs.join_tables([table, table])
-    assert len(read) == 6
-    assert read.labels.tolist() == [0, 1, 0, 0, 1, 0]
-    assert read.scores.tolist() == [0, 0.25, 0.5, 0, 0.25, 0.5]
-    tokens = checkpoint.start_token, checkpoint.end_token
-    for row in range(6):
-        for name in ("input_ids", "token_types", "special"):
-            whole = getattr(pairs[row % 3], name)
-            assert getattr(read.pair(row, *tokens), name).tolist() == whole.tolist()
-    swapped = read.pair(0, *tokens, swapped=True)
-    assert swapped.input_ids.tolist() != pairs[0].input_ids.tolist()
-    assert sorted(swapped.input_ids.tolist()) == sorted(pairs[0].input_ids.tolist())
-    cut = read.pair(1, *tokens, most=4)
-    sides = [pairs[1].input_ids[(pairs[1].token_types == side)].tolist() for side in (0, 1)]
-    assert cut.input_ids.tolist() == [*sides[0][:5], tokens[1], *sides[1][:4], tokens[1]]
+    first, second = np.arange(200, 209), np.arange(300, 306)
+    table = rerank_pairs.LabelledPairDataset([(first, second)], np.ones(1), np.zeros(1))
+    start, end = tokens = checkpoint.start_token, checkpoint.end_token
+    sides = first.tolist(), second.tolist()
+    assert table.pair(0, *tokens).input_ids.tolist() == [start, *sides[0], end, *sides[1], end]
+    swapped = table.pair(0, *tokens, swapped=True)
+    assert swapped.input_ids.tolist() == [start, *sides[1], end, *sides[0], end]
+    cut = table.pair(0, *tokens, most=4)
+    assert cut.input_ids.tolist() == [start, *sides[0][:4], end, *sides[1][:4], end]
     assert cut.special.tolist() == [2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 

@@ -29,7 +29,7 @@ from tests.kit.forking import Forked
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.export.create import create_checkpoint, read_recipe
-from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+from training.jobs.train_encoder import prepare_data, run_training, sources_of
 from training.models.colde import ColdeConfig
 from training.progress import TrainingProgress
 from training.recipe import RECIPES, read_training_recipe
@@ -384,7 +384,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
-    sources = prepare_sources(job, data, SilentProgress())
+    sources = sources_of(read_training_recipe(job.recipe), job.start, data, SilentProgress())
     trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")

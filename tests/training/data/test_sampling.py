@@ -167,8 +167,9 @@ def test_neighbourhoods_with_the_teacher(sources: list[sampling.TrainingSource])
 
 
 def test_groups_are_linked_within_and_not_between(sources: list[sampling.TrainingSource]) -> None:
+    related = {source.number: sampling.linked_documents(source) for source in sources}
     for seed in SEEDS:
-        sampled = sampling.sample_labels(sources, 12, np.random.default_rng(seed))
+        sampled = sampling.sample_labels(sources, 12, np.random.default_rng(seed), related=related)
         corpus = sources[0].corpus
         groups: dict[int, set[int]] = {}
         for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
@@ -182,16 +183,16 @@ def test_groups_are_linked_within_and_not_between(sources: list[sampling.Trainin
 
 
 def test_pairs_can_say_what_belongs_together(sources: list[sampling.TrainingSource]) -> None:
-    linked = [sampling.matching_pairs(source.corpus) for source in sources]
-    assert not len(linked[1](0))
+    related = {source.number: sampling.matching_documents(source) for source in sources}
+    assert not related[1]
     for seed in SEEDS:
-        sampled = sampling.sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
+        sampled = sampling.sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, related)
         rows = [row_of(part) for part in sampled.documents]
         assert sampled.labels.tolist() == [n // 2 for n in range(len(rows))]
         for first, second in zip(rows[::2], rows[1::2], strict=True):
             assert abs(first - second) == 1
             assert min(first, second) % 2 == 1  # the pairs that match
-            assert second in linked[0](first)
+            assert second in related[0][first]
         assert all(part.sections == 1 for part in sampled.documents)
 
 
@@ -200,9 +201,7 @@ def test_sections_are_documents_cut_and_need_no_label(
 ) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
-        sampled = sampling.sample_labels(
-            [own], 9, np.random.default_rng(seed), 3, [sampling.unrelated]
-        )
+        sampled = sampling.sample_labels([own], 9, np.random.default_rng(seed), 3)
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
         by_label: dict[int, list[sampling.DocumentSlice]] = {}

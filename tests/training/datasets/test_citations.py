@@ -5,7 +5,7 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import write
-from training.datasets.citations import body, check_citations, read_citations
+from training.datasets.citations import body, read_citations
 
 PAPER = """Parsing with {}
 
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, error: 
 
 def test_missing_parts_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no folder papers_text"):
-        check_citations(tmp_path)
+        read_citations(tmp_path, SilentProgress())
     write(tmp_path / "papers_text/P0.txt", "text")
     with pytest.raises(CorpusError, match=r"there is no acl.txt, nor lists of pairs"):
-        check_citations(tmp_path)
+        read_citations(tmp_path, SilentProgress())

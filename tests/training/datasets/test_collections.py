@@ -8,8 +8,8 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import json_lines, write
-from training.datasets.beir import check_beir, read_beir
-from training.datasets.trec import find_collection, read_collection
+from training.datasets.beir import read_beir
+from training.datasets.trec import read_collection
 
 DOCS = """<DOC>
 <DOCNO> FT911-1 </DOCNO>
@@ -107,10 +107,10 @@ def test_what_is_wrong_with_trec_is_named(
 
 def test_missing_parts_of_trec_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no folder documents with files"):
-        find_collection(tmp_path)
+        read_collection(tmp_path, SilentProgress())
     write(tmp_path / "documents/a", DOCS.encode("latin-1"))
     with pytest.raises(CorpusError, match=r"there is no file topics\*"):
-        find_collection(tmp_path)
+        read_collection(tmp_path, SilentProgress())
 
 
 def write_beir(folder: Path) -> Path:
@@ -156,7 +156,7 @@ def test_missing_parts_of_beir_are_named(tmp_path: Path) -> None:
     for name in ("qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv"):
         (folder / name).unlink()
     with pytest.raises(CorpusError, match=r"there is no file of judgements qrels/\*.tsv"):
-        check_beir(folder)
+        read_beir(folder, SilentProgress())
     (folder / "queries.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"there is no queries.jsonl"):
-        check_beir(folder)
+        read_beir(folder, SilentProgress())

@@ -5,7 +5,7 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import write
-from training.datasets.plagiarism import check_plagiarism, read_plagiarism
+from training.datasets.plagiarism import read_plagiarism
 
 SOURCE = "".join(f"Sentence {number:03} of the source.\r\n" for number in range(40))
 CASE = (
@@ -112,10 +112,10 @@ def test_a_wrong_annotation_is_named(tmp_path: Path, xml: str, error: str) -> No
 
 def test_missing_parts_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"there is no .xml file of annotations"):
-        check_plagiarism(tmp_path)
+        read_plagiarism(tmp_path, SilentProgress())
     write(tmp_path / "a.xml", annotate("a.txt"))
     with pytest.raises(CorpusError, match=r"there is no .txt file of a document"):
-        check_plagiarism(tmp_path)
+        read_plagiarism(tmp_path, SilentProgress())
     write(tmp_path / "a.txt", "text")
     with pytest.raises(CorpusError, match="no annotation is a case of plagiarism"):
         read_plagiarism(tmp_path, SilentProgress())

@@ -104,4 +104,4 @@ def test_a_wrong_line_is_named(tmp_path: Path, content: str, error: str) -> None
 
 def test_missing_articles_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no file of articles"):
-        wikipedia.check_articles(tmp_path)
+        wikipedia.read_similar_articles(tmp_path, SilentProgress())

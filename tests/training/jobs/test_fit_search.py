@@ -25,7 +25,6 @@ from training.jobs.fit_search import (
     fit_fusion,
     fit_search,
     fit_trained_space,
-    select_documents,
 )
 
 GROUPS = 90  # of two documents each, which are linked
@@ -111,7 +110,7 @@ def test_the_space_takes_enough_blocks(
     assert fit_trained_space(trained.checkpoint, [encoded])
     checkpoint = load_checkpoint(trained.checkpoint.directory)
     assert ALIGNMENT in checkpoint.files
-    assert not fit_trained_space(checkpoint, [select_documents(encoded, [0])])
+    assert not fit_trained_space(checkpoint, [encoded.select(encoded.ids[:1])])
 
 
 def fit_from_tokens(start: Path, folder: Path, recipe: str) -> SearchFit | None:
@@ -149,7 +148,8 @@ def test_documents_are_encoded_again_as_an_index_encodes_them(
     stored = keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
     tokens = keep_tokens(corpus, tmp_path / "tokens", encoder.checkpoint, SilentProgress())
     places = [7, 3]
-    again = encode_again(select_documents(tokens, places), encoder, SilentProgress())
+    chosen = tokens.select([tokens.ids[place] for place in places])
+    again = encode_again(chosen, encoder, SilentProgress())
     assert again.ids == tuple(stored.ids[place] for place in places)
     for row, place in enumerate(places):
         there = int(stored.rows[place])

@@ -102,7 +102,6 @@ def test_pairs_are_training_candidates_and_labels_are_links(
     assert len(np.unique(data.validation.groups)) == 9
     counts = np.unique(data.validation.groups, return_counts=True)[1]
     assert counts.tolist() == [5] * 9
-    assert (data.validation.scores > 0).any()
 
 
 def test_links_are_matches_and_a_share_of_others_is_random(corpus: CorpusFiles) -> None:
