@@ -111,9 +111,10 @@ class HashedWords:
     def measure(self, advanced: Callable[[], None] = lambda: None) -> int:
         """Count the terms of the documents, or of a sample of many; return its number.
 
-        What was counted is kept for `weighed`, until `use`. While it works it calls `advanced`.
+        What was counted is kept for `weighed`, until `use`, and so are the titles of all documents.
+        While it works it calls `advanced`.
         """
-        self._texts.forget()
+        self._texts.keep_titles(shared=True)
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
@@ -142,6 +143,7 @@ class HashedWords:
             if found is None:
                 return False
             self._used, self._known, self._counted = found, {number: found}, (0, {})
+            self._texts.keep_titles(shared=False)
         return True
 
     def _find(self, number: int) -> Measurement | None:

@@ -1,5 +1,6 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
+import sqlite3
 from collections import Counter
 from itertools import combinations
 
@@ -17,7 +18,7 @@ from index.lexical.scoring import (
     term_cosines,
     weigh_rows,
 )
-from index.lexical.stored_texts import StoredTexts
+from index.lexical.stored_texts import StoredTexts, TitlesInStore
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
@@ -25,6 +26,7 @@ from index.lexical.terms import (
     count_terms_and_titles,
     known_titles,
     level_of,
+    title_hashes,
 )
 from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
@@ -97,18 +99,26 @@ def test_a_title_of_too_many_words_is_no_term() -> None:
     assert titles_in(count_terms_and_titles(long, known_titles([long]), long)) == {}
 
 
+def titles_in_store(titles: list[str]) -> TitlesInStore:
+    store = sqlite3.connect(":memory:")
+    store.execute("CREATE TABLE documents (title_hash, title_head)")
+    store.executemany("INSERT INTO documents VALUES (?, ?)", map(title_hashes, titles))
+    return TitlesInStore(store)
+
+
 @given(
-    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), max_size=5),
     st.lists(st.sampled_from(WORDS), max_size=30),
 )
 def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: list[str]) -> None:
-    known = known_titles(" ".join(title) for title in titles)
+    names = [" ".join(title) for title in titles]
     expected = {
         f'"{" ".join(title)}"': NAMED_TITLE_COUNT
         for title in titles
         if any(text[n : n + len(title)] == title for n in range(len(text)))
     }
-    assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
+    for known in (known_titles(names), titles_in_store(names)):
+        assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
