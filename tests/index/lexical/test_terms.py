@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from encoder.terms.segmentation import word_spans, words_of
 from evaluation.systems import lexical_system
+from index.lexical.hashed_words import _ids_of, find_names
 from index.lexical.scoring import (
     inverse_document_frequencies,
     join_rows,
@@ -118,7 +119,10 @@ def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: lis
         if any(text[n : n + len(title)] == title for n in range(len(text)))
     }
     for known in (known_titles(names), titles_in_store(names)):
-        assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
+        counted = count_terms_and_titles(" ".join(text), known)
+        assert titles_in(counted) == expected
+        ids = _ids_of(list(counted)).tolist()
+        assert find_names(ids, " ".join(text), "") == dict(zip(ids, counted, strict=True))
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
