@@ -107,7 +107,7 @@ class HashedWords:
     def __init__(self, truth: Connections, common: CommonTexts) -> None:
         """Read a store; `DocumentStore.words` does."""
         self._truth = truth
-        self._texts = StoredTexts(truth, common)
+        self._texts = StoredTexts(truth, common, ask=truth.shared)
         self._used = NOTHING
         self._known: dict[int, Measurement] = {}
         # Documents that are soon weighed by the measurement of this number.
@@ -119,7 +119,7 @@ class HashedWords:
         What was counted is kept for `weighed`, until `use`, and so are the titles of all documents.
         While it works it calls `advanced`.
         """
-        self._texts.keep_titles(shared=True)
+        self._texts.keep_titles(True)
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
@@ -148,7 +148,7 @@ class HashedWords:
             if found is None:
                 return False
             self._used, self._known, self._counted = found, {number: found}, (0, {})
-            self._texts.keep_titles(shared=False)
+            self._texts.keep_titles(False)
         return True
 
     def _find(self, number: int) -> Measurement | None:

@@ -60,17 +60,20 @@ class TitlesInStore:
 class StoredTexts:
     """The texts of an open store, whose terms are counted. Safe to use from many threads.
 
-    A store that servers share is asked for the titles that a text names. Otherwise, and where very
-    many texts are counted, all titles are kept in memory. Some may belong to removed documents, or
-    to documents that have another one now, which does no harm.
+    All titles are kept in memory, unless the store is asked for those that a text names. Some may
+    belong to removed documents, or to documents that have another one now, which does no harm.
     """
 
-    def __init__(self, truth: Connections, common: CommonTexts) -> None:
-        """Read a store; what many of its texts share does not count."""
+    def __init__(self, truth: Connections, common: CommonTexts, *, ask: bool = False) -> None:
+        """Read a store; what many of its texts share does not count.
+
+        With `ask` it is asked for titles: one that servers share has indexes for that.
+        """
         self._truth = truth
         self._common = common
         self._reading = threading.Lock()
-        self._in_memory = not truth.shared
+        self._ask = ask
+        self._in_memory = not ask
         self._titles, self._last, self._gone = NO_TITLES, 0, 0
 
     def count(
@@ -99,9 +102,9 @@ class StoredTexts:
         """Let all titles be read again when they are used next."""
         self._titles, self._last, self._gone = NO_TITLES, 0, 0
 
-    def keep_titles(self, *, shared: bool) -> None:
-        """Keep all titles in memory, those of a store that servers share only with `shared`."""
-        self._in_memory = shared or not self._truth.shared
+    def keep_titles(self, keep: bool) -> None:
+        """Keep all titles in memory, or ask for them again, if they were asked for at first."""
+        self._in_memory = keep or not self._ask
         self.forget()
 
     def _titles_of(self, store: Connection, others: Iterable[int | None] = ()) -> Titles:
