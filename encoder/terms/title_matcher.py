@@ -7,6 +7,7 @@ numbers, the items here.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -14,8 +15,19 @@ from encoder.arrays import Int64, UInt64
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no item of a run
 _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # of splitmix64
+MAX_ITEMS = 15  # of a title
+_LENGTH_AT = np.uint64(59)  # below the sign of a signed number
+_HASH_BITS = np.uint64(2**59 - 1)
 _SLOTS = 1 << 16  # of a table of titles
 _LOW_BITS = np.uint64(_SLOTS - 1)
+
+
+class Titles(Protocol):
+    """Titles that texts may name."""
+
+    def find(self, items: UInt64) -> Iterator[tuple[int, Int64, UInt64]]:
+        """Find the titles in a sequence of items UInt64[W], as `TitleMatcher` does."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +35,18 @@ class TitleMatcher:
     """A hash table of titles.
 
     Attributes:
-        hashes: UInt64[T] of their items, ascending.
+        hashes: UInt64[T], ascending, each of the items of a title; it tells how many they are.
         lengths: Int64[L] how many items they have, ascending.
     """
 
     hashes: UInt64
     lengths: Int64
+
+    @classmethod
+    def of(cls, hashes: UInt64) -> "TitleMatcher":
+        """Return the titles of these hashes, in any order, as `hash_titles` gives them."""
+        hashes = np.unique(hashes)
+        return cls(hashes, np.unique(hashes >> _LENGTH_AT).astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -44,7 +62,7 @@ class TitleMatcher:
         seen[self.hashes[:_SLOTS] & _LOW_BITS] = True
         seen |= len(self.hashes) > _SLOTS
         for length, runs in _runs_of_lengths(items, lengths):
-            mixed = _mix(runs)
+            mixed = _mix(runs, length)
             maybe = np.flatnonzero(seen[mixed & _LOW_BITS])
             some = mixed[maybe]
             places = np.minimum(np.searchsorted(self.hashes, some), len(self.hashes) - 1)
@@ -66,15 +84,21 @@ _NO_HASHES: UInt64 = np.empty(0, dtype=np.uint64)
 NO_TITLES = TitleMatcher(_NO_HASHES, np.empty(0, np.int64))
 
 
-def match_titles(titles: Iterable[UInt64]) -> TitleMatcher:
-    """Make a matcher of titles, each given as its items; empty ones are left out."""
-    runs, lengths = set(), set()
-    for items in titles:
-        if length := len(items):
-            runs.add(int(next(sums for _, sums in _runs_of_lengths(items, [length]))[0]))
-            lengths.add(length)
-    hashes = np.unique(_mix(np.array(list(runs), dtype=np.uint64)))
-    return TitleMatcher(hashes, np.array(sorted(lengths), dtype=np.int64))
+def hash_titles(titles: Iterable[UInt64]) -> UInt64:
+    """Hash titles, each given as its 1 to `MAX_ITEMS` items; empty ones are left out.
+
+    Numbers below 2**63, in which the highest four bits are how many items a title has.
+    """
+    known = [items for items in titles if len(items)]
+    runs = [next(sums for _, sums in _runs_of_lengths(items, [len(items)])) for items in known]
+    lengths = np.array([len(items) for items in known], dtype=np.uint64)
+    return _mix(np.concatenate([_NO_HASHES, *runs]), lengths)
+
+
+def hashes_by_length(items: UInt64, longest: int) -> list[UInt64]:
+    """Hash the runs of 1, 2, …, `longest` of the items UInt64[W] as `hash_titles` does."""
+    runs = _runs_of_lengths(items, range(1, longest + 1))
+    return [_mix(sums, length) for length, sums in runs]
 
 
 def hash_runs(items: UInt64, length: int) -> UInt64:
@@ -95,6 +119,7 @@ def _runs_of_lengths(items: UInt64, lengths: Sequence[int]) -> Iterator[tuple[in
             yield length, sums
 
 
-def _mix(runs: UInt64) -> UInt64:
+def _mix(runs: UInt64, lengths: UInt64 | int) -> UInt64:
     mixed = (runs ^ (runs >> np.uint64(31))) * _MULTIPLIER
-    return mixed ^ (mixed >> np.uint64(29))
+    mixed = (mixed ^ (mixed >> np.uint64(29))) & _HASH_BITS
+    return mixed | (np.asarray(lengths, dtype=np.uint64) << _LENGTH_AT)

@@ -63,6 +63,10 @@ class LocalEngine:
             follower.rebuild()
         self.index.rebuild()
 
+    def filters(self, where: Filter) -> bool:
+        """Return False: what passes a filter is read from the store."""
+        return False
+
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
     ) -> "LocalSearch":

@@ -130,6 +130,10 @@ class Engine(Protocol):
         """Derive everything from the store again."""
         ...
 
+    def filters(self, where: Filter) -> bool:
+        """Return whether a search that is opened with this filter finds what passes it alone."""
+        ...
+
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
     ) -> QuerySearch:
@@ -138,7 +142,7 @@ class Engine(Protocol):
         Args:
             query: what to search for.
             seconds: the time of each stage is added.
-            where: a filter that all documents pass that are searched `among`, if there is one.
+            where: a filter; what is searched `among` passes it where this engine does not filter.
         """
         ...
 

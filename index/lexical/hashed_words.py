@@ -1,21 +1,25 @@
 """The words of a store where an engine searches them: only their frequencies are kept here.
 
-A term has the same id everywhere, a hash of 32 bits; where two of a document have one id, one of
-them counts. In how many documents a term is, is measured on a sample of the store and kept in the
-store, so that all servers weigh alike while the engine uses that measurement.
+A term has the same id everywhere, a hash of 32 bits, the first of which tells pairs of words; where
+two of a document have one id, one of them counts. In how many documents a term is, is measured on a
+sample of the store and kept in the store, so that all servers weigh alike while the engine uses
+that measurement.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from zlib import crc32
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int32, Int64, UInt8, UInt32
-from encoder.terms.general_words import PAIR
+from encoder.arrays import Float32, Float64, Int32, Int64, UInt8, UInt32, UInt64
+from encoder.terms.segmentation import words_of
+from encoder.terms.title_matcher import hash_runs, hash_titles, hashes_by_length
 from index.common_text.collection import CommonTexts
 from index.errors import StoreError
 from index.lexical.scoring import (
+    NO_WEIGHTS,
     LexicalQuery,
     TermRows,
     TermWeight,
@@ -24,7 +28,7 @@ from index.lexical.scoring import (
     weigh_terms,
 )
 from index.lexical.stored_texts import StoredTexts, TitledText
-from index.lexical.terms import hash_words, level_of
+from index.lexical.terms import MAX_TITLE_WORDS, QUOTE, hash_words, level_of, title_term
 from index.progress import Progress
 from index.store.database import Connections
 
@@ -35,7 +39,9 @@ CREATE TABLE term_frequencies (
     content BLOB NOT NULL,
     checksum INTEGER NOT NULL
 )"""
-_LAST = 2**32 - 1  # the last id
+_PAIR = np.uint32(2**31)  # the bit of an id that tells a pair of words
+_HASH = np.uint64(2**31 - 1)  # the others
+_SLOTS = 1 << 16  # of a table of ids
 _SAMPLE = 10_000  # documents that are counted
 _DOCUMENTS_A_READ = 256
 _KEPT = 3  # measurements: of the present generation, and of those that are being made
@@ -89,7 +95,6 @@ class CountedTerms:
     levels: UInt8
 
 
-_NO_WEIGHTS = np.zeros(0, dtype=np.float32)
 NOTHING = Measurement(0, 0, np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int32))
 
 
@@ -102,7 +107,7 @@ class HashedWords:
     def __init__(self, truth: Connections, common: CommonTexts) -> None:
         """Read a store; `DocumentStore.words` does."""
         self._truth = truth
-        self._texts = StoredTexts(truth, common)
+        self._texts = StoredTexts(truth, common, ask=truth.shared)
         self._used = NOTHING
         self._known: dict[int, Measurement] = {}
         # Documents that are soon weighed by the measurement of this number.
@@ -111,9 +116,10 @@ class HashedWords:
     def measure(self, advanced: Callable[[], None] = lambda: None) -> int:
         """Count the terms of the documents, or of a sample of many; return its number.
 
-        What was counted is kept for `weighed`, until `use`. While it works it calls `advanced`.
+        What was counted is kept for `weighed`, until `use`, and so are the titles of all documents.
+        While it works it calls `advanced`.
         """
-        self._texts.forget()
+        self._texts.keep_titles(True)
         with self._truth.reading() as store:
             ids = [row[0] for row in store.execute(_VECTOR_IDS)]
         ids = ids[:: max(1, -(-len(ids) // _SAMPLE))]
@@ -142,6 +148,7 @@ class HashedWords:
             if found is None:
                 return False
             self._used, self._known, self._counted = found, {number: found}, (0, {})
+            self._texts.keep_titles(False)
         return True
 
     def _find(self, number: int) -> Measurement | None:
@@ -179,6 +186,21 @@ class HashedWords:
         """Return the terms of a stored document; none if it is not there."""
         return self._read([vector_id])[0]
 
+    def of_document(self, term_ids: UInt32, weights: Float32) -> LexicalQuery:
+        """Return the terms [U] of a document, without names, from the weights that an engine holds.
+
+        They are those of `read_stored` if they were weighed by the measurement in use.
+        """
+        order = np.lexsort((term_ids, -weights))
+        term_ids = term_ids[order]
+        return LexicalQuery(
+            term_ids=term_ids.astype(np.int64),
+            weights=weights[order],
+            documents=self._used.of(term_ids).astype(np.int64),
+            pairs=term_ids >= _PAIR,
+            identity=str(self._used.number),
+        )
+
     def compare(self, left: int | TitledText, right: int | TitledText) -> float:
         """Return the score of any two texts, as `LexicalIndex.compare`."""
         first, second = (
@@ -207,7 +229,8 @@ class HashedWords:
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         documents = zip(vector_ids, self._read(vector_ids), strict=True)
-        return {n: explain(query, d.term_ids, d.weights, limit) for n, d in documents if len(d)}
+        shared = {n: highest(query, d.term_ids, d.weights, limit) for n, d in documents if len(d)}
+        return named(shared, dict(zip(query.term_ids.tolist(), query.names, strict=True)))
 
     def _read(self, vector_ids: Sequence[int]) -> list[LexicalQuery]:
         """Return the terms of each of these documents; none of a missing one."""
@@ -215,21 +238,54 @@ class HashedWords:
         return [_query(used, counted.get(vector_id, {})) for vector_id in vector_ids]
 
 
-def explain(
-    query: LexicalQuery, term_ids: Int64, weights: Float32, limit: int
-) -> tuple[TermWeight, ...]:
+SharedTerms = list[tuple[int, float]]  # ids, and shares of the score of two documents
+
+
+def highest(query: LexicalQuery, term_ids: Int64, weights: Float32, limit: int) -> SharedTerms:
     """Return the terms of a query that add most to the score of a document.
 
     Args:
-        query: with its names.
+        query: any.
         term_ids: Int64[U], of the document.
         weights: Float32[U], of unit norm.
         limit: how many terms are returned at most.
     """
     rows, parts = _products(query, term_ids, weights)
     best = np.argsort(-parts, kind="stable")[:limit]
-    shares = zip(rows[best].tolist(), (parts[best] / parts.sum()).tolist(), strict=True)
-    return tuple(TermWeight(query.names[row], share) for row, share in shares)
+    ids, shares = query.term_ids[rows[best]].tolist(), (parts[best] / parts.sum()).tolist()
+    return list(zip(ids, shares, strict=True))
+
+
+def named(
+    shared: Mapping[int, SharedTerms], names: Mapping[int, str]
+) -> dict[int, tuple[TermWeight, ...]]:
+    """Return the terms of documents with their names; those without are left out."""
+    return {
+        vector_id: tuple(TermWeight(names[n], share) for n, share in terms if n in names)
+        for vector_id, terms in shared.items()
+    }
+
+
+def find_names(wanted: Collection[int], text: str, title: str) -> dict[int, str]:
+    """Return the names of those of these term ids that are terms of a text with a title."""
+    ids = np.array(sorted(wanted), dtype=np.uint32)
+    seen = np.zeros(_SLOTS, dtype=np.bool_)  # most runs of words are not wanted
+    seen[ids & np.uint32(_SLOTS - 1)] = True
+    words = [*words_of(text), *words_of(title)]
+    hashes = hash_words(words)
+    names: dict[int, str] = {}
+
+    def find(size: int, runs: UInt32, name: Callable[[list[str]], str]) -> None:
+        maybe = np.flatnonzero(seen[runs & np.uint32(_SLOTS - 1)])
+        for start in maybe[np.isin(runs[maybe], ids)].tolist():
+            names[int(runs[start])] = name(words[start : start + size])
+
+    find(1, _folded(hashes), " ".join)
+    find(2, _folded(hash_runs(hashes, 2)) | _PAIR, " ".join)
+    if len(names) < len(ids):
+        for size, runs in enumerate(hashes_by_length(hashes, MAX_TITLE_WORDS), 1):
+            find(size, _folded(runs), title_term)
+    return names
 
 
 def _score(first: LexicalQuery, second: LexicalQuery) -> float:
@@ -248,16 +304,35 @@ def _products(query: LexicalQuery, term_ids: Int64, weights: Float32) -> tuple[I
 
 def _rows(documents: Sequence[LexicalQuery]) -> TermRows:
     ids = [terms.term_ids.astype(np.uint32) for terms in documents]
-    weights = np.concatenate([_NO_WEIGHTS, *(terms.weights for terms in documents)])
+    weights = np.concatenate([NO_WEIGHTS, *(terms.weights for terms in documents)])
     ends = np.cumsum([len(terms) for terms in documents], dtype=np.int64)
     return TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends)
+
+
+def _folded(hashes: UInt64) -> UInt32:
+    return (hashes & _HASH).astype(np.uint32)
+
+
+def _ids_of(terms: Sequence[str]) -> UInt32:
+    """Return the ids of words, pairs of words and titles."""
+    words = [term.strip(QUOTE).split(" ") for term in terms]
+    hashes = hash_words(list(chain.from_iterable(words)))
+    ends = np.cumsum([len(some) for some in words], dtype=np.int64)
+    starts = np.append(0, ends)[:-1]
+    ids = _folded(hashes[starts])
+    titles = np.array([term[0] == QUOTE for term in terms], dtype=np.bool_)
+    pairs = (ends - starts == 2) & ~titles
+    if pairs.any():
+        ids[pairs] = _folded(hash_runs(hashes, 2)[starts[pairs]]) | _PAIR
+    places = zip(starts[titles].tolist(), ends[titles].tolist(), strict=True)
+    ids[titles] = _folded(hash_titles(hashes[start:end] for start, end in places))
+    return ids
 
 
 def _counted(counts: Mapping[str, int]) -> tuple[CountedTerms, list[str]]:
     """Return the terms of a text, and their names; of two that have one id, the first."""
     every = list(counts)
-    hashes = (hash_words(every) & np.uint64(_LAST)).astype(np.uint32)
-    term_ids, rows = np.unique(hashes, return_index=True)
+    term_ids, rows = np.unique(_ids_of(every), return_index=True)
     names = [every[row] for row in rows.tolist()]
     levels = np.fromiter(map(level_of, names), np.uint8, len(names))
     held = np.fromiter(counts.values(), np.int32, len(counts))[rows]
@@ -278,9 +353,8 @@ def _weighed(used: Measurement, terms: CountedTerms, names: Sequence[str] = ()) 
     return LexicalQuery(
         term_ids=found.term_ids[order],
         weights=found.weights[order],
-        idf=found.idf[order],
         documents=documents[order].astype(np.int64),
-        pairs=terms.levels[order] == PAIR,
+        pairs=found.term_ids[order] >= _PAIR,
         identity=str(used.number),
         names=[names[row] for row in order.tolist()] if names else (),
     )

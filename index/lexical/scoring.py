@@ -15,7 +15,7 @@ The formula was chosen on the queries of eight corpora that no weight was traine
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise, repeat
 
 import numpy as np
@@ -31,6 +31,7 @@ PAIR_WEIGHT = 0.6  # of its idf
 _LEAST_PRIOR = 0.5
 _PRIORS = np.maximum(GENERAL_DOCUMENTS * shares(), _LEAST_PRIOR)  # by level
 _LEAST_NORM = 1e-12
+NO_WEIGHTS: Float32 = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +147,18 @@ class LexicalQuery:
         term_ids: Int64[U].
         weights: Float32[U], sqrt(count) * idf, falling; of unit norm together with those of the
             terms that no document has.
-        idf: Float32[U].
         documents: Int64[U], how many documents have each.
         pairs: Bool[U], which of them are pairs of words.
+        idf: Float32[U], where a file of words is searched.
         identity: of the file of the words that gives these ids.
-        names: U terms, where no file leads from their ids to them.
+        names: U terms, where no file leads from their ids to them, and they were counted in a text.
     """
 
     term_ids: Int64
     weights: Float32
-    idf: Float32
     documents: Int64
     pairs: Bool
+    idf: Float32 = field(default_factory=lambda: NO_WEIGHTS)
     identity: str = ""
     names: Sequence[str] = ()
 

@@ -12,12 +12,13 @@ from encoder.arrays import UInt64
 from encoder.terms.function_words import function_words
 from encoder.terms.general_words import PAIR, UNLISTED, word_levels
 from encoder.terms.segmentation import words_of
-from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, match_titles
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, Titles, hash_titles
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 
 NAMED_TITLE_COUNT = 25
 OWN_TITLE_COUNT = 36
 MAX_TITLE_WORDS = 12
+HEAD_WORDS = 3  # of a longer title
 QUOTE = '"'  # no word has one
 _SEAM = ""  # where common text was left out; a word of no title and of no pair
 
@@ -35,12 +36,26 @@ def title_term(words: Sequence[str]) -> str:
 
 def known_titles(titles: Iterable[str]) -> TitleMatcher:
     """Make ready the titles of a corpus, to be found in texts."""
-    return match_titles(hash_words(title_words(title)) for title in titles)
+    return TitleMatcher.of(hash_titles(hash_words(title_words(title)) for title in titles))
+
+
+def title_hashes(title: str) -> tuple[int | None, int | None]:
+    """Return the numbers by which a store finds a title in texts.
+
+    Returns:
+        The hash of its words, None where it has none or too many; and that of the first
+        `HEAD_WORDS`, None where it has no more.
+    """
+    words = hash_words(title_words(title))
+    if not len(words):
+        return None, None
+    whole, head = hash_titles([words, words[:HEAD_WORDS]]).tolist()
+    return whole, head if len(words) > HEAD_WORDS else None
 
 
 def count_terms_and_titles(
     text: str,
-    titles: TitleMatcher = NO_TITLES,
+    titles: Titles = NO_TITLES,
     title: str = "",
     common: CommonText = NO_COMMON_TEXT,
 ) -> Counter[str]:
@@ -55,7 +70,7 @@ def count_terms_and_titles(
 
 
 def count_titles(
-    text: str, titles: TitleMatcher, title: str = "", common: CommonText = NO_COMMON_TEXT
+    text: str, titles: Titles, title: str = "", common: CommonText = NO_COMMON_TEXT
 ) -> dict[str, int]:
     """Count the titles alone as `count_terms_and_titles` does, in a fraction of its time."""
     return _count_titles(_distinctive_words(text, common), titles, title)
@@ -81,14 +96,14 @@ def _distinctive_words(text: str, common: CommonText) -> list[str]:
     ]
 
 
-def _count_titles(words: Sequence[str], titles: TitleMatcher, title: str) -> dict[str, int]:
+def _count_titles(words: Sequence[str], titles: Titles, title: str) -> dict[str, int]:
     counted = dict.fromkeys(named_titles(words, titles), NAMED_TITLE_COUNT)
     if named_words := title_words(title):
         counted[title_term(named_words)] = OWN_TITLE_COUNT
     return counted
 
 
-def named_titles(words: Sequence[str], titles: TitleMatcher) -> Iterator[str]:
+def named_titles(words: Sequence[str], titles: Titles) -> Iterator[str]:
     """Yield the term of each title that a text of these words names, once for each mention."""
     for length, starts, _ in titles.find(hash_words(words)):
         for start in starts.tolist():

@@ -85,6 +85,8 @@ def tables_of(schema: str) -> str:
     if "TABLE metadata_values" not in schema:
         return schema
     return f"""{schema};
+CREATE INDEX documents_by_title ON documents (title_hash);
+CREATE INDEX documents_by_title_head ON documents (title_head);
 CREATE UNIQUE INDEX values_by_field ON metadata_values (md5(field), kind, value, vector_id);
 CREATE INDEX values_by_document ON metadata_values (vector_id)"""
 

@@ -14,8 +14,10 @@ from index.id_set import IdSet
 from index.near_duplicates.families import Families
 from index.search.records import Hit
 from index.store.document_store import DocumentStore
+from index.store.filters import Filter, matches
 
 MAX_COLLAPSED = 10  # ids that a hit lists of the others of its family
+_MEMBERS_A_READ = 2 * MAX_COLLAPSED
 
 
 def collapse_families(
@@ -44,16 +46,34 @@ def collapse_families(
 
 
 def list_collapsed(
-    store: DocumentStore, hit: Hit, queries: AbstractSet[int], among: IdSet | None
+    store: DocumentStore,
+    hit: Hit,
+    queries: AbstractSet[int],
+    among: IdSet | None,
+    where: Filter | None,
 ) -> tuple[str, ...]:
-    """Return the ids of the documents that are collapsed behind a hit, the first of them."""
+    """Return the ids of the documents that are collapsed behind a hit, the first of them.
+
+    Args:
+        store: that was searched.
+        hit: with its family.
+        queries: vector ids that are left out.
+        among: the documents that were searched; None for all.
+        where: a filter that they pass.
+    """
     if hit.family is None:
         return ()
     others = store.families.vector_ids([hit.family])
     if among is not None:
         others = others[among.contains(others)]
-    # More than are listed: the hit and the queries may be among them.
-    most = MAX_COLLAPSED + 1 + len(queries)
-    some = [other for other in others[:most].tolist() if other not in queries]
-    ids = [summary.id for _, summary in sorted(store.get(some).items())]
-    return tuple(vector_id for vector_id in ids if vector_id != hit.id)[:MAX_COLLAPSED]
+    ids: list[str] = []
+    for start in range(0, len(others), _MEMBERS_A_READ):
+        some = set(others[start : start + _MEMBERS_A_READ].tolist()) - queries
+        ids += [
+            member.id
+            for _, member in sorted(store.get(list(some)).items())
+            if member.id != hit.id and (where is None or matches(where, member.metadata))
+        ]
+        if len(ids) >= MAX_COLLAPSED:
+            break
+    return tuple(ids[:MAX_COLLAPSED])

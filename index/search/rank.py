@@ -41,10 +41,16 @@ def selects(options: SearchOptions) -> bool:
 
 
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
-    """Return the documents that pass `where` and `exclude`; None for all."""
-    if not selects(options):
+    """Return the documents that pass `where` and `exclude`; None for all.
+
+    A filter that the engine has itself is left to it: no ids are read for that.
+    """
+    where = options.where
+    if where is not None and data.engine.filters(where):
+        where = None
+    if where is None and not options.exclude:
         return None
-    return data.store.select(options.where, options.exclude)
+    return data.store.select(where, options.exclude)
 
 
 @PARALLEL_STEPS.searching()
@@ -89,7 +95,10 @@ def search(
 
     kept = collapse_families(data.store.families, first.hits, find_others, options.top_k)
     hits = [
-        replace(hit, collapsed=list_collapsed(data.store, hit, ranker.left_out, among))
+        replace(
+            hit,
+            collapsed=list_collapsed(data.store, hit, ranker.left_out, among, options.where),
+        )
         for hit in kept
     ]
     return replace(first, hits=tuple(hits), seconds=dict(seconds))

@@ -12,6 +12,7 @@ from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.errors import DOCTOR, DamagedDocumentError, StoreError
 from index.id_set import IdSet
+from index.lexical.terms import title_hashes
 from index.sqlite.block_vectors import BlockVectors, pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.store.checksums import blocks_checksum, document_checksum, vector_checksum
@@ -59,8 +60,9 @@ FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector
 
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at, title, metadata, checksum, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    tokens_encoded, payload_characters, indexed_at, title, metadata, checksum, text,
+    title_hash, title_head)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector, checksum) VALUES (?, ?, ?, ?)"""
 _INSERT_BLOCKS = """
@@ -81,7 +83,8 @@ SELECT vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out
     tokens_encoded, payload_characters, indexed_at, title, metadata
 FROM documents WHERE vector_id = ?"""
 _DESCRIBE = """
-UPDATE documents SET title = ?, metadata = ?, checksum = ? WHERE vector_id = ?"""
+UPDATE documents SET title = ?, metadata = ?, checksum = ?, title_hash = ?, title_head = ?
+WHERE vector_id = ?"""
 _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
@@ -161,7 +164,8 @@ def insert_documents(
             *(vector_id, document.id, hashes[document.id], *astuple(entry.receipt), now),
             *(document.title, metadata_json(document.metadata)),
         )
-        rows.append((*row, document_checksum(row), document.text))
+        checksum = document_checksum(row)
+        rows.append((*row, checksum, document.text, *title_hashes(document.title)))
     connection.executemany(_INSERT_DOCUMENT, rows)
     for entry, vector_id in zip(entries, vector_ids, strict=True):
         insert_encoding(connection, vector_id, sequence, entry.vector, entry.blocks)
@@ -197,7 +201,8 @@ def update_description(connection: Connection, vector_id: int, document: Documen
     remove_metadata(connection, [vector_id])
     insert_metadata(connection, [(vector_id, document.metadata)])
     checksum = document_checksum((*row[:-2], *description))
-    connection.execute(_DESCRIBE, (*description, checksum, vector_id))
+    hashes = title_hashes(document.title)
+    connection.execute(_DESCRIBE, (*description, checksum, *hashes, vector_id))
     return True
 
 

@@ -16,6 +16,8 @@ from index.store.filters import METADATA_SCHEMA
 
 # Vector ids are never assigned twice, so a removed one stays removed.
 # A checksum is of its row, see `index.store.checksums`.
+# `title_hash` and `title_head` are what texts that name the title are found by, see
+# `index.lexical.terms`; where servers share the store they have an index.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
 # not the text has changed, but title, metadata or what is derived. `identity` is drawn, to know
@@ -23,7 +25,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=8,
+    version=9,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -46,6 +48,8 @@ CREATE TABLE documents (
     payload_characters INTEGER NOT NULL,
     indexed_at TEXT NOT NULL,
     title TEXT NOT NULL,
+    title_hash INTEGER,
+    title_head INTEGER,
     metadata TEXT NOT NULL,
     checksum INTEGER NOT NULL,
     text TEXT NOT NULL

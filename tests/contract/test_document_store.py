@@ -16,6 +16,7 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import StoreError
+from index.lexical.stored_texts import StoredTexts
 from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Not, OneOf
@@ -79,6 +80,9 @@ def test_the_same_text_keeps_its_vector_id(store: DocumentStore, entry: MakeEntr
     assert store.put(entries).sequence == second.sequence  # nothing has changed
     stored = store.find(["a"])["a"]
     assert (stored.document, stored.vector_id) == (renamed, first.changed[0])
+    texts = StoredTexts(store._connections, store.common_text, ask=store.shared)
+    named = texts.count_text(("A new title, an old title", ""))
+    assert {term for term in named if term[0] == '"'} == {'"new title"'}
     np.testing.assert_array_equal(
         store.vectors(first.changed)[1][0], entry("a", "same text").vector
     )

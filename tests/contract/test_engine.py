@@ -22,7 +22,7 @@ from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
-from index.engine.qdrant.filters import condition_of, condition_of_ids, payload_values
+from index.engine.qdrant.filters import condition_of, only, payload_values
 from index.engine.qdrant.generation import MANIFEST
 from index.engine.query import EncodedQuery
 from index.errors import EngineError
@@ -157,9 +157,7 @@ def test_answers_are_those_of_the_local_engine(
     loaded: Opened, mode: Mode, selection: str, tier: Tier
 ) -> None:
     data, local = loaded.data, loaded.local
-    aligned = {
-        "alignment": AlignmentOptions(budget_seconds=math.inf)
-    }  # however busy the machine is
+    aligned = {"alignment": AlignmentOptions(budget_seconds=math.inf)}  # on any machine
     options = SearchOptions(top_k=10, mode=mode, **(aligned | SELECTIONS[selection]))
     for number in range(5 if tier.sweep else 2):
         stored = stored_query(data, f"d{number}", document(number).vector)
@@ -173,6 +171,14 @@ def test_answers_are_those_of_the_local_engine(
             for hit in shared:
                 assert channels(hit) == pytest.approx(channels(by_id[hit.id]), abs=1e-3)
                 assert {t.term for t in hit.terms} == {t.term for t in by_id[hit.id].terms}
+
+
+def test_a_selection_is_searched_within_a_filter(loaded: Opened) -> None:
+    ids = loaded.data.store.log.added_after(0)[1]  # as those that a standing query looks at
+    for vector_id in ids[::10].tolist():
+        searching = loaded.data.engine.open(query(0), {}, Not(OneOf("/year", (1,))))
+        found = searching.search(["vector"], 1, IdSet(vector_id + 1, np.array([vector_id])))
+        assert found.vector_ids.tolist() == [vector_id]
 
 
 def scores(hits: tuple[Hit, ...]) -> list[float]:
@@ -422,23 +428,11 @@ def test_filters_mean_the_same(
         models.PointStruct(id=n, vector={"document": [1.0]}, payload=payload_values(metadata))
         for n, metadata in enumerate(documents, 1)
     ]
-    everything = models.Filter(must=[])
     core.delete("c", models.PointIdsList(points=[1, 2, 3, 4]), wait=True)
-    core.upsert("c", points, wait=True, update_filter=everything)
-    chosen = models.Filter(must=[condition])
-    request = models.QueryRequest(query=[1.0], using="document", filter=chosen, limit=9)
+    core.upsert("c", points, wait=True, update_filter=models.Filter(must=[]))
+    request = models.QueryRequest(query=[1.0], using="document", filter=only(condition), limit=9)
     found = {point.id for point in core.query_batch_points("c", [request])[0].points}
     assert found == {n for n, metadata in enumerate(documents, 1) if matches(where, metadata)}
-
-
-@pytest.mark.parametrize(("inverted", "expected"), [(False, {1, 3}), (True, {2})])
-def test_ids_mean_the_same(core: QdrantClient, inverted: bool, expected: set[int]) -> None:
-    points = [models.PointStruct(id=n, vector={"document": [1.0]}) for n in (1, 2, 3)]
-    core.upsert("c", points, wait=True, update_filter=models.Filter(must=[]))
-    chosen = models.Filter(must=[condition_of_ids(IdSet(4, np.array([1, 3]), inverted))])
-    request = models.QueryRequest(query=[1.0], using="document", filter=chosen, limit=9)
-    found = core.query_batch_points("c", [request])[0].points
-    assert {point.id for point in found} == expected
 
 
 @pytest.fixture

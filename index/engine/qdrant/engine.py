@@ -17,7 +17,7 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from encoder.arrays import Int64
-from index.engine.qdrant.filters import number_fields
+from index.engine.qdrant.filters import condition_of, number_fields
 from index.engine.qdrant.generation import (
     MANIFEST,
     REVISION,
@@ -133,6 +133,10 @@ class QdrantEngine:
                 self.failure, self._generation = error, None
                 raise
             self.failure, self._compared = None, True
+
+    def filters(self, where: Filter) -> bool:
+        """Return whether the filter is one of Qdrant."""
+        return condition_of(where) is not None
 
     def open(
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None

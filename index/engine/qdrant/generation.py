@@ -24,7 +24,7 @@ DOCUMENT, WORDS = "document", "words"  # the vectors of a point
 BLOCKS, COMMON = "blocks", "common"  # in the payload: aligned blocks, the share of common text
 MANIFEST = 0  # the id of a point that no document has
 REVISION = "revision"  # the sequence of the store that a point holds its document of
-FORMAT = 2
+FORMAT = 3
 _NOT_FOUND = 404
 
 

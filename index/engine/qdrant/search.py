@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from qdrant_client import models
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
 from index.common_text.runs import CommonText
 from index.engine.blocks import QueryBlocks
-from index.engine.channels import WordChannel
 from index.engine.port import VECTOR, Candidates
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
@@ -19,10 +18,11 @@ from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, bloc
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import EngineError
 from index.id_set import IdSet
-from index.lexical.hashed_words import explain
+from index.lexical.hashed_words import HashedWords, find_names, highest, named
 from index.lexical.lexical_index import CANDIDATES
-from index.lexical.scoring import TermWeight, candidate_terms
+from index.lexical.scoring import LexicalQuery, TermWeight, candidate_terms
 from index.store.filters import Filter
+from index.vectors.vector_index import NO_VECTOR
 
 if TYPE_CHECKING:
     from index.engine.qdrant.engine import Generation, QdrantEngine
@@ -43,9 +43,9 @@ class QdrantSearch:
         engine: that is searched.
         query: what to search for.
         seconds: time of each stage.
-        where: that all documents pass which are searched among.
+        where: a filter, of Qdrant, or one that all documents pass which are searched among.
         blocks: of the query.
-        words: of the query.
+        words: of the store.
         payloads: of points that were read, by vector id.
         spaces: the space that blocks are in, and the common text; None until they are read.
         unshared: no document has a word of the query.
@@ -56,30 +56,48 @@ class QdrantSearch:
     seconds: Seconds
     where: Filter | None
     blocks: QueryBlocks = field(init=False)
-    words: WordChannel = field(init=False)
+    words: HashedWords = field(init=False)
     payloads: dict[int, Payload] = field(default_factory=dict)
     spaces: tuple[SpaceInUse, CommonText] | None = None
     unshared: bool = False
+    _terms: LexicalQuery | None = None
 
     def __post_init__(self) -> None:
         self.blocks = QueryBlocks(self.engine.store, self._read, self.query)
-        self.words = WordChannel(self.engine.store, self.query)
+        self.words = cast(HashedWords, self.engine.store.words)
+
+    @property
+    def terms(self) -> LexicalQuery:
+        """The terms of the query, of a stored document those that the engine holds; read once."""
+        if self._terms is None:
+            query = self.query
+            if query.terms is not None:
+                self._terms = query.terms
+            elif query.vector_id == NO_VECTOR:
+                self._terms = self.words.read(query.text, title=query.title)
+            elif held := self._weights([query.vector_id]):
+                self._terms = self.words.of_document(*held[query.vector_id])
+            else:
+                self._terms = self.words.read_stored(query.vector_id)
+        return self._terms
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
         """Find the best documents of each of these channels, with their scores in all of them."""
         size = max(k, CANDIDATES)
         with timed(self.seconds, "lexical"):
-            silent = WORD_CHANNEL in channels and self.words.silent
+            silent = WORD_CHANNEL in channels and not len(self.terms)
         found_by = [name for name in channels if name == VECTOR or not silent]
-        condition = None
-        if among is not None:
-            condition = None if self.where is None else condition_of(self.where)
-            condition = condition or condition_of_ids(among)
+        conditions = (
+            None if self.where is None else condition_of(self.where),
+            None if among is None else condition_of_ids(among),
+        )
+        present = [condition for condition in conditions if condition is not None]
+        condition = models.Filter(must=present) if present else None
         with timed(self.seconds, "search"):
             prefetch = [self._find(name, size, channels, condition) for name in found_by]
             found, at = self._scores(channels, size * len(prefetch), prefetch=prefetch)
         if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
-            self.unshared = not self.words.terms.documents.any()
+            self.unshared = not self.terms.documents.any()
         exhausted = len(found[VECTOR]) < size
         ids = np.array(sorted(found[VECTOR]), dtype=np.int64)
         ids = ids if among is None else ids[among.contains(ids)]
@@ -104,17 +122,30 @@ class QdrantSearch:
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
         with timed(self.seconds, "lexical"):
-            terms, client = self.words.terms, self.engine.client
-            rows = self.engine.on_generation(
-                lambda made: client.retrieve(
-                    made.name, list(vector_ids), with_payload=False, with_vectors=[WORDS]
-                )
-            )
-            found = {int(row.id): cast(Any, row.vector)[WORDS] for row in rows if row.vector}
-            return {
-                n: explain(terms, np.array(w.indices), np.array(w.values, np.float32), _TERMS)
-                for n, w in found.items()
+            terms, query = self.terms, self.query
+            shared = {
+                n: highest(terms, term_ids.astype(np.int64), weights, _TERMS)
+                for n, (term_ids, weights) in self._weights(vector_ids).items()
             }
+            names = dict(zip(terms.term_ids.tolist(), terms.names, strict=False))
+            if not names:
+                wanted = {term_id for found in shared.values() for term_id, _ in found}
+                names = find_names(wanted, query.text, query.title)
+            return named(shared, names)
+
+    def _weights(self, vector_ids: Sequence[int]) -> dict[int, tuple[UInt32, Float32]]:
+        """Return the terms and weights of those of these documents that have some."""
+        client = self.engine.client
+        rows = self.engine.on_generation(
+            lambda made: client.retrieve(
+                made.name, list(vector_ids), with_payload=False, with_vectors=[WORDS]
+            )
+        )
+        found = {int(row.id): cast(Any, row.vector)[WORDS] for row in rows if row.vector}
+        return {
+            vector_id: (np.array(held.indices, np.uint32), np.array(held.values, np.float32))
+            for vector_id, held in found.items()
+        }
 
     def common_share(self) -> float:
         """Return what share of the words of the stored query is common text."""
@@ -168,7 +199,7 @@ class QdrantSearch:
         if name == VECTOR:
             vector = self.query.vector.tolist()
             return models.Prefetch(query=vector, using=DOCUMENT, limit=size, filter=chosen)
-        terms = self.words.terms
+        terms = self.terms
         every = condition is not None and len(channels) == 1
         rare = np.flatnonzero(terms.documents <= 1)
         rows = np.arange(len(terms))
@@ -193,8 +224,8 @@ class QdrantSearch:
             only_ids: where nothing finds them, says which they are.
         """
         queries: dict[str, tuple[str, Any]] = {VECTOR: (DOCUMENT, self.query.vector.tolist())}
-        if WORD_CHANNEL in channels and not self.words.silent:
-            terms = self.words.terms
+        if WORD_CHANNEL in channels and len(self.terms):
+            terms = self.terms
             queries[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
         engine = self.engine
 
@@ -232,6 +263,6 @@ class QdrantSearch:
             name: np.array([found.get(name, {}).get(n, 0.0) for n in ids.tolist()], np.float32)
             for name in dict.fromkeys((VECTOR, *channels))
         }
-        silent = WORD_CHANNEL in channels and (self.unshared or self.words.silent)
+        silent = WORD_CHANNEL in channels and (self.unshared or not len(self.terms))
         silences = frozenset({WORD_CHANNEL} if silent else ())
         return Candidates(ids, scores, silences, {}, exhausted, *at).present()

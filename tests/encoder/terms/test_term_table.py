@@ -101,9 +101,9 @@ def items_of(tokens: Iterable[int]) -> np.ndarray:
 
 @given(TITLES, TOKENS)
 def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
-    table = title_matcher.match_titles(map(items_of, titles))
+    table = title_matcher.TitleMatcher.of(title_matcher.hash_titles(map(items_of, titles)))
     places = [
-        (int(title_matcher.match_titles([items_of(title)]).hashes[0]), len(title), start)
+        (int(title_matcher.hash_titles([items_of(title)])[0]), len(title), start)
         for title in {tuple(title) for title in titles if title}
         for start in range(len(tokens) - len(title) + 1)
         if tokens[start : start + len(title)] == list(title)

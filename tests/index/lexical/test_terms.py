@@ -1,5 +1,6 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
+import sqlite3
 from collections import Counter
 from itertools import combinations
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from encoder.terms.segmentation import word_spans, words_of
 from evaluation.systems import lexical_system
+from index.lexical.hashed_words import _ids_of, find_names
 from index.lexical.scoring import (
     inverse_document_frequencies,
     join_rows,
@@ -17,7 +19,7 @@ from index.lexical.scoring import (
     term_cosines,
     weigh_rows,
 )
-from index.lexical.stored_texts import StoredTexts
+from index.lexical.stored_texts import StoredTexts, TitlesInStore
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
@@ -25,6 +27,7 @@ from index.lexical.terms import (
     count_terms_and_titles,
     known_titles,
     level_of,
+    title_hashes,
 )
 from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
@@ -82,42 +85,41 @@ def test_places_are_those_of_the_text_as_written(text: str, words: list[str]) ->
     assert [text[begin:end] for _, begin, end in word_spans(text)] == words
 
 
-def test_the_title_of_the_text_itself_counts() -> None:
-    titles = known_titles(["Ants"])
-    named = titles_in(count_terms_and_titles("ants and bees", titles, "Ants!"))
-    assert (
-        named
-        == titles_in(count_terms_and_titles("bees", titles, "ANTS"))
-        == {'"ants"': OWN_TITLE_COUNT}
-    )
-
-
-def test_a_title_of_too_many_words_is_no_term() -> None:
+def test_the_title_of_the_text_counts_unless_it_is_too_long() -> None:
+    for text, title in (("ants and bees", "Ants!"), ("bees", "ANTS")):
+        counted = count_terms_and_titles(text, known_titles(["Ants"]), title)
+        assert titles_in(counted) == {'"ants"': OWN_TITLE_COUNT}
     long = " ".join(["word"] * (MAX_TITLE_WORDS + 1))
     assert titles_in(count_terms_and_titles(long, known_titles([long]), long)) == {}
 
 
 @given(
-    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), max_size=5),
     st.lists(st.sampled_from(WORDS), max_size=30),
 )
 def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: list[str]) -> None:
-    known = known_titles(" ".join(title) for title in titles)
+    names = [" ".join(title) for title in titles]
     expected = {
         f'"{" ".join(title)}"': NAMED_TITLE_COUNT
         for title in titles
         if any(text[n : n + len(title)] == title for n in range(len(text)))
     }
-    assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
+    store = sqlite3.connect(":memory:")
+    store.execute("CREATE TABLE documents (title_hash, title_head)")
+    store.executemany("INSERT INTO documents VALUES (?, ?)", map(title_hashes, names))
+    for known in (known_titles(names), TitlesInStore(store)):
+        counted = count_terms_and_titles(" ".join(text), known)
+        assert titles_in(counted) == expected
+        ids = _ids_of(list(counted)).tolist()
+        assert find_names(ids, " ".join(text), "") == dict(zip(ids, counted, strict=True))
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
 def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
     some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
-    joined = known_titles(some).joined(known_titles(more))
-    together = known_titles([*some, *more])
-    assert joined.hashes.tolist() == together.hashes.tolist()
-    assert joined.lengths.tolist() == together.lengths.tolist()
+    joined, together = known_titles(some).joined(known_titles(more)), known_titles([*some, *more])
+    for name in ("hashes", "lengths"):
+        assert getattr(joined, name).tolist() == getattr(together, name).tolist()
 
 
 def test_new_titles_are_known_without_reading_all_again(
