@@ -266,17 +266,15 @@ def open_and_measure(path: Path) -> tuple[DataDirectory, tuple[float, float]]:
 
 
 def _maintain(data: DataDirectory, seed: int) -> None:
-    """Train, publish, back up and give disk space back, one after the other in any order."""
+    """Train, publish and back up, one after the other in any order."""
     chance = random.Random(seed)
     backups = 0
     while True:
-        work = chance.choice(["retrain", "publish", "reclaim", "back up"])
+        work = chance.choice(["retrain", "publish", "back up"])
         if work == "retrain":
             data.index.retrain(0.0)
         elif work == "publish":
             data.index.publish()
-        elif work == "back up":
+        else:
             write_backup(data.path, backup_path(data.path, backups))
             backups += 1
-        else:
-            data.store.reclaim(20)
