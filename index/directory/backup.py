@@ -46,7 +46,6 @@ from index.store.schema import (
     read_space,
 )
 
-_ATTEMPTS = 5  # to copy what others may replace in the meantime
 STATE_FILE = "state.sqlite3"  # of the service
 CHECKSUMS_FILE = "SHA256SUMS"
 # A restored keys.json would accept keys that were revoked, or that a stranger made.
@@ -78,17 +77,25 @@ class Backup:
 
 
 def copy_data_directory(data: Path, target: Path) -> None:
-    """Copy the truth and the settings of a data directory into a folder, as of one moment.
+    """Copy the truth and the settings of a data directory into a folder.
 
-    Its collections are copied after it, each as it is at one moment.
+    The store is copied as of one moment, and so is each of the collections after it. A calibration
+    names the rule that it was measured with: one that was measured later does not count.
 
     Raises:
-        BackupError: the copy of the store is damaged, or what belongs together was replaced again
-            and again.
+        BackupError: the copy of the store is damaged, or the store was replaced meanwhile.
         OSError: something cannot be read or written.
         StoreError: the store cannot be read.
     """
-    _copy_fitted(data, target)
+    store = data / STORE_FILE
+    file = store.stat().st_ino
+    for name in FITTED:
+        with suppress(FileNotFoundError):  # an optional file
+            shutil.copyfile(data / name, target / name)
+    create_private(target / STORE_FILE)
+    copy_database(store, target / STORE_FILE)
+    if store.stat().st_ino != file:
+        raise BackupError(f"{data}: its content was replaced meanwhile: try again")
     state = data / STATE_FILE
     if state.exists():
         create_private(target / STATE_FILE, state.stat().st_mode)
@@ -109,41 +116,6 @@ def _copy_file(folder: Path, target: Path, name: str) -> None:
     (target / name).parent.mkdir(parents=True, exist_ok=True)
     create_private(target / name, (folder / name).stat().st_mode)
     shutil.copyfile(folder / name, target / name)
-
-
-def _copy_fitted(data: Path, target: Path) -> None:
-    """Copy the store, and what was fitted to its vectors, as they belong together."""
-    copied = None  # which file the copied store is of
-    for _ in range(_ATTEMPTS):
-        before = _versions(data)
-        for name in FITTED:
-            (target / name).unlink(missing_ok=True)
-            with suppress(FileNotFoundError):  # an optional file
-                shutil.copyfile(data / name, target / name)
-        if copied != before[STORE_FILE]:
-            create_private(target / STORE_FILE)
-            copy_database(data / STORE_FILE, target / STORE_FILE)
-            copied = before[STORE_FILE]
-        if _versions(data) == before:
-            return
-    names = ", ".join(FITTED)
-    raise BackupError(
-        f"{data}: {names} or the store changed {_ATTEMPTS} times while it was copied: try again"
-    )
-
-
-def _versions(data: Path) -> dict[str, tuple[int, ...]]:
-    """Return what changes when a file is replaced; of the store not what changes by writing."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name in (*FITTED, STORE_FILE):
-        with suppress(FileNotFoundError):
-            stat = (data / name).stat()
-            found[name] = (stat.st_dev, stat.st_ino)
-            if name != STORE_FILE:
-                found[name] += (stat.st_mtime_ns, stat.st_size)
-    if STORE_FILE not in found:
-        raise BackupError(f"{data}: its content is being replaced: try again")
-    return found
 
 
 def copy_database(source: Path, target: Path) -> None:
