@@ -56,19 +56,14 @@ class Document:
         object.__setattr__(self, "metadata", json.loads(metadata))
 
     @classmethod
-    def stored(cls, document_id: str, text: str, title: str, metadata: str) -> "Document":
-        """Return a document as the store has it, which was checked when it was put.
-
-        Args:
-            document_id: its id.
-            text: its text.
-            title: its title.
-            metadata: of `metadata_json`.
-        """
+    def stored(
+        cls, document_id: str, text: str, title: str, metadata: Mapping[str, Any]
+    ) -> "Document":
+        """Return a document as the store has it, which was checked when it was put."""
         document = object.__new__(cls)
-        for name, value in (("id", document_id), ("text", text), ("title", title)):
+        values = {"id": document_id, "text": text, "title": title, "metadata": metadata}
+        for name, value in values.items():
             object.__setattr__(document, name, value)
-        object.__setattr__(document, "metadata", dict(json.loads(metadata)))
         return document
 
     @property

@@ -1,9 +1,8 @@
 """Move a data directory to another checkpoint; the old vectors serve until all new ones exist.
 
-    .reencoding/    the new data directory, made from the texts of the old one; a killed job
-                    resumes there, and recognises what is done by the hash of each text
-    .reencoding-discarded/    the same while it is deleted
-    .reencoding-lock          held by the process that encodes
+    .reencoding/        the new data directory, made from the texts of the old one; a killed job
+                        resumes there, and recognises what is done by the hash of each text
+    .reencoding-lock    held by the process that encodes
 
 A server may be running while documents are encoded. During the swap no other process may have the
 directory open; changes made in the meantime are encoded first.
@@ -38,7 +37,6 @@ from index.store.records import BEFORE_ALL
 from index.store.schema import LOCK_FILE, read_space
 
 REENCODING = ".reencoding"
-_DISCARDED = ".reencoding-discarded"
 _LOCK = ".reencoding-lock"
 
 
@@ -93,7 +91,6 @@ def reencode_documents(
     """
     require_another(data, checkpoint)
     content = data / REENCODING
-    shutil.rmtree(data / _DISCARDED, ignore_errors=True)
     (content / SHADOW_TEST_FILE).unlink(missing_ok=True)
     with closing(DocumentStore(data / STORE_FILE, read_only=True)) as old:
         encoder = _open_encoder(content, checkpoint, precision)
@@ -149,8 +146,10 @@ def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) 
     encoder = open_encoder(checkpoint, precision=precision)
     encoder.warm_up()
     store = content / STORE_FILE
-    if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        discard(content)  # left by a job for a third checkpoint
+    if content.exists() and (
+        not store.exists() or read_space(store).fingerprint != encoder.fingerprint
+    ):
+        shutil.rmtree(content)  # half of it was deleted, or it is of a third checkpoint
     return encoder
 
 
@@ -193,17 +192,3 @@ def _documents(store: DocumentStore, others: set[str]) -> Iterator[Document]:
 
 def _ids(store: DocumentStore) -> set[str]:
     return {summary.id for summary in store.get(store.log.added_after(0)[1].tolist()).values()}
-
-
-def discard(content: Path) -> None:
-    """Delete new content: a kill leaves all of it, or nothing that a later job would resume from.
-
-    Raises:
-        OSError: it cannot be deleted.
-    """
-    discarded = content.with_name(_DISCARDED)
-    if discarded.exists():  # left by a kill
-        shutil.rmtree(discarded)
-    if content.exists():
-        content.replace(discarded)
-        shutil.rmtree(discarded)

@@ -1,9 +1,9 @@
 """What keeps the index of a collection accurate and compact while the service runs.
 
 `Maintenance` retrains and publishes the index, searches earlier texts for the titles of new
-documents, measures the scores of random pairs, finds near-duplicates among texts that were stored
-while that was switched off, and frees disk space. `RecallMonitor` repeats a small share of the
-queries with exact search.
+documents, measures the scores of random pairs, and finds near-duplicates among texts that were
+stored while that was switched off. `RecallMonitor` repeats a small share of the queries with exact
+search.
 """
 
 import logging
@@ -30,8 +30,6 @@ from service.threads import Worker
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
 PUBLISH_SHARE = 0.1  # this share of the vectors: a restart replays few changes
 TITLES_SHARE = 0.2  # of the documents may change before all texts are searched for titles again
-RECLAIM_SHARE = 0.1  # of the store's file may stay free: new documents use it
-RECLAIM_PAGES = 1_000  # in one transaction, which blocks writes
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +76,6 @@ class Maintenance:
             self._keep_families,
             self._keep_alignment,
             self._keep_scoring,
-            self._keep_space,
         ):
             if self._stops():
                 break
@@ -173,16 +170,6 @@ class Maintenance:
         if (changes := store.sequence) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])
             self._families_counted_at = changes
-
-    def _keep_space(self) -> None:
-        store = self._data.store
-        space = store.reclaim(0)
-        while space.free_share > RECLAIM_SHARE and not self._stops():
-            before = space.free
-            space = store.reclaim(RECLAIM_PAGES)
-            if space.free >= before:  # writers free as much as is reclaimed
-                break
-        self._metrics.store_free_bytes.set(space.free_bytes)
 
 
 def record_index_metrics(data: DataDirectory, metrics: CollectionMetrics) -> None:

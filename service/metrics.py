@@ -78,7 +78,6 @@ class CollectionMetrics:
     recall_samples: Annotated[
         Counters, "Searches sampled to be repeated exactly.", "outcome", get_args(SampleOutcome)
     ]
-    store_free_bytes: Annotated[Gauge, "Unused bytes in the file of the store."]
     family_documents: Annotated[Gauge, "Documents that belong to a family of copies and versions."]
     standing_events: Annotated[Counter, "New documents that matched a standing query."]
     standing_lag_seconds: Annotated[

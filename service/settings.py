@@ -283,8 +283,7 @@ class Settings(BaseSettings):
         default=60.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds between rounds of maintenance: retraining and publishing the index, "
-        "freeing disk space.",
+        description="Seconds between rounds of maintenance: retraining and publishing the index.",
     )
     log_format: LogFormat = Field(
         default="text", description="Form of a line of the log: text, or JSON."

@@ -56,7 +56,6 @@ _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `
 _REWRITTEN = 0.75  # a file of which less than this share is present is written again
 _READ_FOR_TITLES = 256
 _ATTEMPTS = 5  # to read segments while others are published
-_RECLAIMED_AT_ONCE = 1_000  # pages
 
 _VECTOR_IDS = """
 SELECT vector_id FROM documents ORDER BY vector_id"""
@@ -230,8 +229,6 @@ class SegmentedIndex(Follower):
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
                     note_published(connection, snapshot.changes, manifest, unused)
-            for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
-                self._connections().reclaim(_RECLAIMED_AT_ONCE)
             delete_others(directory, manifest)
 
     def changes_since_title_refresh(self) -> int:

@@ -85,7 +85,6 @@ CREATE TABLE words (
 );
 INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0, '');
 """,
-    shrinks=True,
 )
 
 STATE = """

@@ -22,7 +22,6 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 from sqlalchemy.pool import QueuePool
 
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
-from index.sqlite.connections import Space
 
 _IDLE = 6  # connections that are kept for a schema
 _OPTIONS = '-c search_path="{}" -c lock_timeout=10s -c statement_timeout=300s'
@@ -247,10 +246,6 @@ class PostgreSQLConnections:
                     break
                 connection.execute(_END_STOPPED, (task, LEASE_SECONDS))
             yield going_on
-
-    def reclaim(self, pages: int) -> Space:
-        """Do nothing: PostgreSQL uses free pages again."""
-        return Space(0, 0, 1)
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""

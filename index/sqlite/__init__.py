@@ -1,1 +1,1 @@
-"""What any table needs: connections, id lists, block vectors, task state, free space."""
+"""What any table needs: connections, id lists, block vectors, task state."""

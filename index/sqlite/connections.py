@@ -48,7 +48,6 @@ class DatabaseFormat:
         version: of the format.
         schema: statements that make the tables and their first rows.
         durable: a commit is on the disk at return; else a power failure may undo the last ones.
-        shrinks: unused pages can be given back to the file system.
     """
 
     contents: str
@@ -56,7 +55,6 @@ class DatabaseFormat:
     version: int
     schema: str
     durable: bool = True
-    shrinks: bool = False
 
     @property
     def script(self) -> str:
@@ -80,8 +78,8 @@ class DatabaseFormat:
                 return
             create_private(unfinished)
             with closing(sqlite3.connect(unfinished)) as connection:
-                if self.shrinks:
-                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only before all else
+                # Before all else. A commit gives the pages that it frees back to the file system.
+                connection.execute("PRAGMA auto_vacuum = FULL")
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 if mode != "wal":  # some network file systems
                     raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
@@ -243,26 +241,6 @@ class SQLiteConnections:
         with translated_errors(self._path), self._write_lock:
             (self._writer or self._open_writer()).execute("VACUUM")
 
-    def reclaim(self, pages: int) -> "Space":
-        """Return up to `pages` free pages to the file system in one transaction.
-
-        The file shrinks when SQLite next moves its log into it. 0 pages only measures.
-
-        Returns:
-            The space afterwards.
-        """
-        if pages > 0:
-            with self.writing() as connection:
-                # Python steps a statement without columns only once, which frees one page.
-                for _ in range(pages):
-                    connection.execute("PRAGMA incremental_vacuum(1)")
-        with self.reading() as connection:
-            counted = (
-                connection.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
-            return Space(*map(int, counted))
-
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
         with self._write_lock, self._pool_lock:
@@ -313,25 +291,6 @@ class SQLiteConnections:
                 connection.close()
             else:
                 self._idle.append(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """The size of a file: `pages` of `page_size` bytes, `free` of which are unused."""
-
-    pages: int
-    free: int
-    page_size: int
-
-    @property
-    def free_bytes(self) -> int:
-        """Unused bytes."""
-        return self.free * self.page_size
-
-    @property
-    def free_share(self) -> float:
-        """Unused share of the file."""
-        return self.free / max(1, self.pages)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from index.errors import StorageError
-from index.sqlite.connections import Space
 
 
 class Connection(Protocol):
@@ -48,9 +47,6 @@ class Connections(Protocol):
         What it lends is to be called in between: a server that is silent for long loses the task,
         and the call raises StoreError.
         """
-
-    def reclaim(self, pages: int) -> Space:
-        """Return up to `pages` free pages to the file system, and the space afterwards."""
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""

@@ -25,7 +25,7 @@ from index.lexical.lexical_index import LexicalIndex
 from index.near_duplicates.families import FOLLOWING_FAMILIES, Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, BlockVectors, read_block_vectors
-from index.sqlite.connections import Space, document_id_list, vector_id_list
+from index.sqlite.connections import document_id_list, vector_id_list
 from index.store.change_log import ChangeLog, Changes, read_changes
 from index.store.filters import Filter, Scalar, Selections
 from index.store.records import (
@@ -397,10 +397,6 @@ class DocumentStore:
             ids = vector_id_list(changes.changed[-last:])
             rows = connection.execute(sql.VECTORS, (ids,)).fetchall()
         return changes, *vector_arrays(self.name, rows, self.dimension)
-
-    def reclaim(self, pages: int) -> Space:
-        """Return free pages to the file system; see `SQLiteConnections.reclaim`."""
-        return self._connections.reclaim(pages)
 
     def refresh_common_text(
         self, progress: Progress, stop: Callable[[], bool] = lambda: False

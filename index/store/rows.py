@@ -255,10 +255,8 @@ def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:
         DamagedDocumentError: its metadata is damaged.
     """
     vector_id, document_id, text, title, metadata, *receipt, indexed_at = row
-    try:
-        document = Document.stored(document_id, text, title, metadata)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DamagedDocumentError(path, document_id, "metadata") from error
+    found = stored_metadata(path, document_id, metadata)
+    document = Document.stored(document_id, text, title, found)
     return StoredDocument(vector_id, document, Receipt(*receipt), indexed_at)
 
 

@@ -78,7 +78,6 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {COMMON_TEXT_SCHEMA};
 {FREQUENCIES_SCHEMA};
 """,
-    shrinks=True,
 )
 _INSERT_META = """
 INSERT INTO meta VALUES (?, ?, ?, 0, 0, ?, 0)"""

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from index.build import BATCH_DOCUMENTS, publish
-from index.directory.backup import BackupManifest, read_signing_key, restore_backup, write_backup
+from index.directory.backup import Backup, restore_backup, write_backup
 from index.doctor import Finding, examine
 from index.doctor import repair as repair_data
 from index.store.document_store import DocumentStore
@@ -67,32 +67,20 @@ def _select(store: DocumentStore, where: Filter) -> list[str]:
 
 def snapshot(
     data: options.DataArgument,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
-    ],
-    encoder: options.EncoderOption = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Sign it with the key in this file, of 16 bytes or more.")
-    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A new folder.")],
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
     opening.check_data_directory(data, "DATA", "back it up with pg_dump")
     checks.new_path(output)
-    signing = None if key is None else read_option("--key", read_signing_key, key)
-    manifest = write_backup(data, output, checks.open_checkpoint(encoder, data=data), key=signing)
-    size = sum(file.size for file in manifest.files.values())
-    files = f"{len(manifest.files)} files, {size} bytes"
-    say(f"{output}: {_held(manifest)}, {files}; written and verified")
+    backup = write_backup(data, output)
+    files = f"{backup.files} files, {backup.size} bytes"
+    say(f"{output}: {_held(backup)}, {files}; written and verified")
 
 
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: options.DataArgument,
     encoder: options.EncoderOption = None,
-    key: Annotated[
-        Path | None, typer.Option(help="Refuse a backup that the key in this file did not sign.")
-    ] = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
@@ -100,11 +88,8 @@ def restore(
     if Settings().database is not None:
         raise OptionError("DATA", "LONGMATCH_DATABASE is set: restore that with pg_restore")
     checks.output_folder(data, "DATA")
-    signed = None if key is None else read_option("--key", read_signing_key, key)
-    manifest = restore_backup(
-        backup, data, checks.open_checkpoint(encoder, data=backup), key=signed
-    )
-    say(f"{data}: {_held(manifest)}, backed up at {manifest.created}")
+    restored = restore_backup(backup, data, checks.open_checkpoint(encoder, data=backup))
+    say(f"{data}: {_held(restored)}")
 
 
 def doctor(
@@ -140,9 +125,9 @@ def doctor(
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
 
 
-def _held(manifest: BackupManifest) -> str:
-    collections = "".join(f", the collection {name}" for name in manifest.collections)
-    return f"{manifest.documents} documents{collections}"
+def _held(backup: Backup) -> str:
+    collections = "".join(f", the collection {name}" for name in backup.collections)
+    return f"{backup.documents} documents{collections}"
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:

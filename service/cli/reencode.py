@@ -8,6 +8,7 @@ learned the same, and all queries count.
 """
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -239,7 +240,7 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
     report["adopted"] = report["refused"] is None and not dry_run
     print_report(report)
     if report["refused"] is not None:
-        reencoding.discard(made.content)
+        shutil.rmtree(made.content)
         say(f"{made.data}: not moved, nothing has changed: {report['refused']}")
     elif dry_run:
         say(

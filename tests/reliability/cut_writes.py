@@ -171,15 +171,13 @@ class Publish(Acknowledging):
 class Backup:
     """Write a backup; what lies at its name is whole, and a second attempt succeeds."""
 
-    name = "backup"
-
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         self.folder, self.checkpoint = folder, checkpoint
-        self.target = folder / "backups" / self.name
+        self.target = folder / "backups" / "backup"
         fill(folder / "data", OLD)
 
     def run(self) -> None:
-        write_backup(self.folder / "data", self.target, self.checkpoint)
+        write_backup(self.folder / "data", self.target)
 
     def check(self) -> None:
         if not self.target.exists():
@@ -188,12 +186,6 @@ class Backup:
         assert restore_backup(self.target, restored, self.checkpoint).documents == OLD
         holds(restored, OLD)
         holds(self.folder / "data", OLD)
-
-
-class BackupArchive(Backup):
-    """The same, as one file."""
-
-    name = "backup.tar"
 
 
 class Restore(Backup):
@@ -283,7 +275,7 @@ def assert_clean(data: Path) -> None:
 
 
 OPERATIONS = {
-    "publish": Publish, "backup": Backup, "archive": BackupArchive, "restore": Restore,
+    "publish": Publish, "backup": Backup, "restore": Restore,
     "swap": Swap, "make": MakeCollection, "remove": RemoveCollection,
 }  # fmt: skip
 

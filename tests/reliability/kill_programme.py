@@ -175,8 +175,8 @@ def numbered_checkpoint() -> Checkpoint:
 
 
 def backup_path(data: Path, number: int) -> Path:
-    """Return where to write a backup of a data directory; every other one is a single file."""
-    return data.with_name("backups") / (f"b{number}.tar" if number % 2 else f"b{number}")
+    """Return where to write a backup of a data directory."""
+    return data.with_name("backups") / f"b{number}"
 
 
 def examine_backups(
@@ -197,18 +197,14 @@ def examine_backups(
     folder.mkdir(exist_ok=True)
     found = sorted(folder.iterdir())
     whole = [path for path in found if not path.name.startswith(".")]
-    cut = {path.with_name(_target_name(path)) for path in found if path not in whole}
+    cut = {path.with_name(path.stem.removeprefix(".")) for path in found if path not in whole}
     wrong = [problem for path in whole for problem in _problems(path, states, checkpoint, some)]
     for path in cut - set(whole):
-        write_backup(data, path, checkpoint)
+        write_backup(data, path)
         wrong += _problems(path, states[-1:], checkpoint, some)
     wrong += [f"{path.name} was left behind" for path in folder.glob(".*")]
     shutil.rmtree(folder)
     return BackupsFound(len(cut), tuple(wrong))
-
-
-def _target_name(path: Path) -> str:
-    return path.name.removeprefix(".").removesuffix(".unfinished").removesuffix(".finished")
 
 
 def _problems(
@@ -270,18 +266,15 @@ def open_and_measure(path: Path) -> tuple[DataDirectory, tuple[float, float]]:
 
 
 def _maintain(data: DataDirectory, seed: int) -> None:
-    """Train, publish, back up and give disk space back, one after the other in any order."""
+    """Train, publish and back up, one after the other in any order."""
     chance = random.Random(seed)
-    checkpoint = numbered_checkpoint()
     backups = 0
     while True:
-        work = chance.choice(["retrain", "publish", "reclaim", "back up"])
+        work = chance.choice(["retrain", "publish", "back up"])
         if work == "retrain":
             data.index.retrain(0.0)
         elif work == "publish":
             data.index.publish()
-        elif work == "back up":
-            write_backup(data.path, backup_path(data.path, backups), checkpoint)
-            backups += 1
         else:
-            data.store.reclaim(20)
+            write_backup(data.path, backup_path(data.path, backups))
+            backups += 1

@@ -24,7 +24,7 @@ from tests.reliability.numbered_documents import (
 
 _WEIGHTS = {
     "match": 500, "add": 150, "change": 100, "again": 50, "delete": 180, "delete unknown": 10,
-    "restart": 3, "retrain": 2, "rebuild": 1, "publish": 3, "reclaim": 1,
+    "restart": 3, "retrain": 2, "rebuild": 1, "publish": 3,
 }  # fmt: skip
 _CHECKED_BY_SEARCH = 100
 
@@ -84,7 +84,6 @@ class ModelCheck:
             "delete unknown": lambda: self._delete(["unknown", *self._absent()]),
             "restart": self._restart, "retrain": partial(self._data.index.retrain, 0.5),
             "rebuild": self._data.index.rebuild, "publish": self._data.index.publish,
-            "reclaim": partial(self._data.store.reclaim, 50),
         }  # fmt: skip
 
     def check(self) -> None:

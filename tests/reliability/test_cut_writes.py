@@ -11,7 +11,7 @@ from tests.kit.tiers import Tier
 
 SCRIPT = Path(__file__).with_name("cut_writes.py")
 REPOSITORY = SCRIPT.parents[2]
-OPERATIONS = ("publish", "backup", "archive", "restore", "swap", "make", "remove")
+OPERATIONS = ("publish", "backup", "restore", "swap", "make", "remove")
 FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
 FEWER = [
     *(("publish", "torn"), ("backup", "torn"), ("restore", "torn")),
@@ -26,7 +26,7 @@ EVERY = [
     for failure in FAILURES
 ]
 FEW_POINTS = ("remove",)  # all are tried each time
-LEAST_POINTS = {"publish": 20, "backup": 15, "archive": 15, "restore": 15, "swap": 15} | {
+LEAST_POINTS = {"publish": 20, "backup": 15, "restore": 15, "swap": 15} | {
     "make": 20,
     "remove": 10,
 }

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from index.corpus.formats.content import (
-    MAX_TEXT_CHARACTERS,
     FileText,
     check_size,
     described,
@@ -31,7 +30,7 @@ def read_extra(path: Path) -> FileText:
     The title is that of the properties, or the subject of a mail, else the first line.
 
     Raises:
-        CorpusError: it is too large, encrypted or damaged, or has no text or too much.
+        CorpusError: it is too large, encrypted or damaged, or has no text.
     """
     import kreuzberg
 
@@ -42,8 +41,6 @@ def read_extra(path: Path) -> FileText:
         kind = path.suffix[1:].upper()
         raise CorpusError(f"is encrypted or not a readable {kind}: {error}") from error
     text = found.content
-    if len(text) > MAX_TEXT_CHARACTERS:
-        raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     fields: Mapping[str, Any] = found.metadata
     title = str(fields.get("title") or fields.get("subject") or "")
     if is_generic(title):

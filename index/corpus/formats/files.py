@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from index.corpus.formats.content import (
+    MAX_TEXT_CHARACTERS,
     FileText,
     markdown_title,
     plain_title,
@@ -46,8 +47,8 @@ def read_file_text(path: Path) -> FileText:
     The title is the file's name, made readable, where the text has none.
 
     Raises:
-        CorpusError: the file has no text, is too large, damaged, encrypted, or not in an encoding
-            that is known from the file itself. The message does not name the file.
+        CorpusError: the file has no text or too much, is too large, damaged, encrypted, or not in
+            an encoding that is known from the file itself. The message does not name the file.
     """
     try:
         if not path.is_file():
@@ -55,6 +56,8 @@ def read_file_text(path: Path) -> FileText:
         content = _READERS.get(path.suffix.lower(), read_extra)(path)
     except OSError as error:
         raise CorpusError(f"cannot be read: {error.strerror or error}") from error
+    if len(content.text) > MAX_TEXT_CHARACTERS:
+        raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     title = shorten(without_data(content.title)) or readable_name(path)
     text = without_data(content.text)
     if not text.strip():

@@ -9,7 +9,7 @@ from typing import Any
 
 import webencodings
 from lxml import etree
-from lxml.html import HtmlElement, HTMLParser
+from lxml.html import HtmlElement, HTMLParser, tostring
 
 from index.corpus.formats.content import (
     FileText,
@@ -121,17 +121,7 @@ def parse_markup(markup: str) -> HtmlElement:
 
 def element_text(element: HtmlElement) -> str:
     """Return the text of an element and those in it, as `parse_html` that of a page."""
-    page = PageText()
-    for event, node in etree.iterwalk(element, events=("start", "end", "comment", "pi")):
-        if event == "start":
-            page.start(node.tag, node.attrib)
-            page.data(node.text or "")
-            continue
-        if event == "end":
-            page.end(node.tag)
-        if node is not element:
-            page.data(node.tail or "")
-    return page.close()
+    return parse_html(tostring(element, encoding="unicode", with_tail=False))[1]
 
 
 def _parsable(markup: str) -> bytes:

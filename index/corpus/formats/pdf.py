@@ -10,13 +10,7 @@ from math import hypot
 from pathlib import Path
 from typing import Any
 
-from index.corpus.formats.content import (
-    MAX_TEXT_CHARACTERS,
-    FileText,
-    described,
-    is_generic,
-    plain_title,
-)
+from index.corpus.formats.content import FileText, described, is_generic, plain_title
 from index.corpus.formats.ocr import PROGRAM, Ocr, languages
 from index.errors import CorpusError
 
@@ -33,8 +27,8 @@ def read_pdf(path: Path) -> FileText:
     `index.corpus.file_reader` reads in a process of its own.
 
     Raises:
-        CorpusError: it is encrypted or damaged, or has no text or too much, or text of fonts that
-            do not say which characters they have.
+        CorpusError: it is encrypted or damaged, or has no text, or text of fonts that do not say
+            which characters they have.
     """
     # Imported here: it loads a large shared library that a corpus without PDF does not need.
     import pypdfium2
@@ -89,7 +83,7 @@ class _Pages:
         self.by_ocr: list[int] = []
         self._pictures: list[int] = []  # that have not been read
         self._unreadable: list[int] = []
-        ocr, characters = Ocr(), 0
+        ocr = Ocr()
         for number in range(len(pdf)):
             page = pdf[number]
             text_page = page.get_textpage()
@@ -104,9 +98,6 @@ class _Pages:
                 else:
                     (self._unreadable if unreadable else self._pictures).append(number)
             page.close()
-            characters += len(text)
-            if characters > MAX_TEXT_CHARACTERS:
-                raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
             self.texts.append(text)
         if len(self._unreadable) < sum(map(bool, map(str.strip, self.texts))):
             for number in self._unreadable:

@@ -22,7 +22,6 @@ from lxml import etree
 
 from index.corpus.formats.content import (
     MAX_FILE_BYTES,
-    MAX_TEXT_CHARACTERS,
     FileText,
     described,
     is_generic,
@@ -172,7 +171,7 @@ def read_docx(path: Path) -> FileText:
     table rows by a line break and cells by a tab.
 
     Raises:
-        CorpusError: it is encrypted or damaged, or has no text or too much.
+        CorpusError: it is encrypted or damaged, or has no text.
     """
     with open_parts(path, "DOCX") as parts:
         relations = parts.elements(_ROOT_RELATIONS).iter("Relationship")
@@ -260,7 +259,6 @@ class _Body:
         self._reading = 0  # where that of the last base text begins among the pieces
         self._readings: list[str] = []
         self._pieces: list[str] = []
-        self._characters = 0
         self._left_out = 0  # depth below the outermost element that is left out
         self._in_text = False
         self._cells = 0  # depth of table cells
@@ -277,14 +275,14 @@ class _Body:
         elif name == "t":
             self._in_text = True
         elif name in _BREAKS:
-            self._add(_BREAKS[name])
+            self._pieces.append(_BREAKS[name])
         elif name == "p":
             self._paragraph = len(self._pieces)
             self._is_title = False
         elif name == "tc":
             self._cells += 1
         elif name == "altChunk":
-            self._add(self._chunk(attributes.get("id", "")) + "\n\n")
+            self._pieces.append(self._chunk(attributes.get("id", "")) + "\n\n")
         elif name == "rt":
             self._reading = len(self._pieces)
 
@@ -296,32 +294,26 @@ class _Body:
         elif name == "p":
             if self._is_title and not self.title:
                 self.title = "".join(self._pieces[self._paragraph :]).strip()
-            self._add(" " if self._cells else "\n\n")
+            self._pieces.append(" " if self._cells else "\n\n")
         elif name == "rt":  # stands before its base in the file
             self._readings.append("".join(self._pieces[self._reading :]))
             del self._pieces[self._reading :]
         elif name == "ruby":
-            self._add("".join(f"({reading})" for reading in self._readings if reading))
+            self._pieces.append("".join(f"({reading})" for reading in self._readings if reading))
             self._readings.clear()
         elif name == "tc":
             self._cells -= 1
-            self._add("\t")
+            self._pieces.append("\t")
         elif name == "tr" or name == "tbl":
-            self._add("\n")
+            self._pieces.append("\n")
 
     def data(self, text: str) -> None:
         if self._in_text and not self._left_out:
-            self._add(text)
+            self._pieces.append(text)
 
     def close(self) -> str:
         lines = (line.strip() for line in "".join(self._pieces).split("\n"))
         return "\n".join(lines).strip()
-
-    def _add(self, piece: str) -> None:
-        self._pieces.append(piece)
-        self._characters += len(piece)
-        if self._characters > MAX_TEXT_CHARACTERS:
-            raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
 
 
 _CONTAINER = "META-INF/container.xml"
@@ -335,7 +327,7 @@ def read_epub(path: Path) -> FileText:
     A chapter that cannot be read is reported, and the others are the text.
 
     Raises:
-        CorpusError: it is encrypted or damaged, or has no text or too much.
+        CorpusError: it is encrypted or damaged, or has no text.
     """
     with open_parts(path, "EPUB") as parts:
         books = _values(parts.elements(_CONTAINER), "rootfile", "full-path")
@@ -345,7 +337,6 @@ def read_epub(path: Path) -> FileText:
         encrypted = _encrypted(parts)
         texts: list[str] = []
         skipped: list[str] = []
-        characters = 0
         for name in _chapters(book, posixpath.dirname(books[0])):
             try:
                 if name in encrypted:
@@ -355,10 +346,6 @@ def read_epub(path: Path) -> FileText:
                 texts.append(_chapter(parts.read(name)))
             except (CorpusError, *_DAMAGED) as error:
                 skipped.append(f"{name}: {error}")
-                continue
-            characters += len(texts[-1])
-            if characters > MAX_TEXT_CHARACTERS:
-                raise CorpusError(f"has more than {MAX_TEXT_CHARACTERS} characters of text")
     text = "\n\n".join(filter(None, texts))
     if skipped and not text:
         raise CorpusError(skipped[0])

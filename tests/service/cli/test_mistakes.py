@@ -204,8 +204,6 @@ REFUSED = [
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
     ("serve --data data --reranker missing", "--reranker: missing"),
     ("demo --port {port}", "--port: 127.0.0.1:"),
-    ("snapshot data -o new.tar --key text.txt", "--key: text.txt: a key has at least 16 bytes"),
-    ("restore data new --key missing", "--key: missing: cannot be read"),
     ("mcp --url localhost:8000", "--url: localhost:8000: must begin with http://"),
     ("mcp --port {port}", "--port: 127.0.0.1:"),
     ("snapshot missing -o out", "DATA: missing"),
