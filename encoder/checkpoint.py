@@ -130,6 +130,11 @@ class Checkpoint:
         return block_capacity(self.block_length, int(self.model.get("reserved_tokens", 2)))
 
     @property
+    def mean_of_blocks(self) -> bool:
+        """Whether the vector of a document is the mean of those of its blocks, and no more."""
+        return self.architecture == SENTENCE_MODEL
+
+    @property
     def has_sections(self) -> bool:
         """Whether it has vectors of sections."""
         return SECTION_GRAPH in self.files

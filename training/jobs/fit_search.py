@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from encoder.alignment.space import (
-    MIN_SAMPLE,
     at_equal_distances,
-    fit_space,
+    fit_to_blocks,
     open_space,
-    sample_blocks,
     sample_documents,
     write_checkpoint_space,
 )
@@ -184,11 +182,11 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
     """
     rows = [(part.archive, row) for part in parts for row in part.rows.tolist()]
     chosen = [rows[n] for n in sample_documents(len(rows)).tolist()]
-    sample = sample_blocks([archive.vectors(row) for archive, row in chosen]) if rows else None
-    if sample is None or len(sample) < MIN_SAMPLE:
-        return False
-    write_checkpoint_space(checkpoint.directory, fit_space(sample))
-    return True
+    blocks = [archive.vectors(row) for archive, row in chosen]
+    space = fit_to_blocks(blocks, whitens=checkpoint.mean_of_blocks) if blocks else None
+    if space is not None:
+        write_checkpoint_space(checkpoint.directory, space)
+    return space is not None
 
 
 def fit_fusion(

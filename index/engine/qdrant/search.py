@@ -1,6 +1,6 @@
 """The searches for one query in a Qdrant server: one request finds candidates and scores them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,8 +76,11 @@ class QdrantSearch:
             condition = None if self.where is None else condition_of(self.where)
             condition = condition or condition_of_ids(among)
         with timed(self.seconds, "search"):
-            prefetch = [self._find(name, size, channels, condition) for name in found_by]
-            found, at = self._scores(channels, size * len(prefetch), prefetch=prefetch)
+
+            def prefetch(vector: list[float]) -> list[models.Prefetch]:
+                return [self._find(name, size, channels, condition, vector) for name in found_by]
+
+            found, at = self._scores(channels, size * len(found_by), prefetch=prefetch)
         if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
             self.unshared = not self.words.terms.documents.any()
         exhausted = len(found[VECTOR]) < size
@@ -157,7 +160,12 @@ class QdrantSearch:
         return AlignableDocuments(used.space, blocks, common, shares)
 
     def _find(
-        self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
+        self,
+        name: str,
+        size: int,
+        channels: Sequence[str],
+        condition: models.Condition | None,
+        vector: list[float],
     ) -> models.Prefetch:
         """Return how a channel finds candidates: by the vector, or by the heaviest terms.
 
@@ -166,7 +174,6 @@ class QdrantSearch:
         """
         chosen = only(condition)
         if name == VECTOR:
-            vector = self.query.vector.tolist()
             return models.Prefetch(query=vector, using=DOCUMENT, limit=size, filter=chosen)
         terms = self.words.terms
         every = condition is not None and len(channels) == 1
@@ -181,7 +188,7 @@ class QdrantSearch:
         channels: Sequence[str],
         limit: int,
         *,
-        prefetch: Sequence[models.Prefetch] = (),
+        prefetch: Callable[[list[float]], list[models.Prefetch]] = lambda _: [],
         only_ids: models.Condition | None = None,
     ) -> tuple[dict[str, Scores], tuple[int, int]]:
         """Return the exact scores of documents by channel, and the generation and its position.
@@ -189,22 +196,25 @@ class QdrantSearch:
         Args:
             channels: besides the vector.
             limit: how many documents there are at most.
-            prefetch: finds them.
+            prefetch: finds them by the vector of the query, as it is compared.
             only_ids: where nothing finds them, says which they are.
         """
-        queries: dict[str, tuple[str, Any]] = {VECTOR: (DOCUMENT, self.query.vector.tolist())}
+        by_words: dict[str, tuple[str, Any]] = {}
         if WORD_CHANNEL in channels and not self.words.silent:
             terms = self.words.terms
-            queries[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
+            by_words[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
         engine = self.engine
 
         def ask(generation: "Generation") -> tuple[dict[str, Scores], tuple[int, int]]:
             at = generation.number, generation.manifest.position
             if not limit:
                 return {VECTOR: {}}, at
+            vector = generation.whiten(self.query.vector).tolist()
+            queries = {VECTOR: (DOCUMENT, vector), **by_words}
+            found_by = prefetch(vector)
             requests = [
                 models.QueryRequest(
-                    prefetch=list(prefetch) or None,
+                    prefetch=found_by or None,
                     query=query,
                     using=using,
                     filter=only(only_ids),
