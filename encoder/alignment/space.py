@@ -310,7 +310,7 @@ def read_space(data: bytes) -> AlignmentSpace:
         whitening = None
         if not arrays.keys().isdisjoint(_DOCUMENT_ARRAYS):
             whitening = Whitening(*(arrays[name] for name in _DOCUMENT_ARRAYS))
-        space = AlignmentSpace(*(arrays[name] for name in _ARRAYS), documents=whitening)
+        space = AlignmentSpace(**{name: arrays[name] for name in _ARRAYS}, documents=whitening)
     except (KeyError, ValueError) as error:
         raise ValueError(f"not an alignment space: {error}") from error
     _check(space)
