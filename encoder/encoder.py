@@ -1,6 +1,7 @@
 """The port of encoders: what turns the sentence blocks of documents into vectors.
 
-Callers name it and never an implementation. A `Checkpoint` says which encoder it is; a name leads
+Callers name it and never an implementation; what all of these do alike is written here. A
+`Checkpoint` says which encoder it is; a name leads
 to it by `encoder.opening.find_encoder`, and from it to the encoder by `open_encoder`.
 """
 
@@ -87,22 +88,22 @@ class Encoder(Protocol):
     provider: str
     threads: int
     batch_tokens: int
-    recurrent: bool
+    recurrent: bool = False
 
     @property
     def dimension(self) -> int:
         """Width of a document vector."""
-        ...
+        return self.checkpoint.dimension
 
     @property
     def fingerprint(self) -> str:
         """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        ...
+        return vector_space(self.checkpoint).fingerprint
 
     @property
     def section_reader(self) -> SectionReader | None:
         """What makes vectors of sections, by a learned projection; None where nothing does."""
-        ...
+        return None
 
     @property
     def read(self) -> DocumentTokenizer:
@@ -111,11 +112,32 @@ class Encoder(Protocol):
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
-        ...
+        split = self.encode_block_vectors(documents)
+        vectors = self.encode_documents([document.blocks for document in documents], split)
+        return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
 
     def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks to encode of each document."""
-        ...
+        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
+
+        With all threads; for offline work.
+        """
+        if not documents:
+            return []
+        of_each = [document.to_encode for document in documents]
+        if self.recurrent:
+            with ThreadPoolExecutor(self.threads) as pool:
+                return list(pool.map(self.encode_blocks, of_each))
+        vectors = self.encode_many_blocks([block for blocks in of_each for block in blocks])
+        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
+
+    def encode_many_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N blocks of many documents with all threads: [N, block_dimension]."""
+        if self.batch_tokens or not blocks:
+            return self.encode_blocks(blocks)
+        size = max(1, min(BLOCKS_A_TASK, len(blocks) // (4 * self.threads)))
+        tasks = [blocks[start : start + size] for start in range(0, len(blocks), size)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return np.concatenate(list(pool.map(self.encode_blocks, tasks)))
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension].
@@ -141,59 +163,6 @@ class Encoder(Protocol):
     def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow, and check the result."""
         ...
-
-
-class OpenedCheckpoint:
-    """What the encoders of this package have in common; for the attributes see `Encoder`."""
-
-    recurrent: bool
-    threads: int
-    batch_tokens: int
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._space = vector_space(checkpoint)
-
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
-
-    @property
-    def section_reader(self) -> SectionReader | None:
-        """None, unless an encoder has vectors of sections besides those of its blocks."""
-        return None
-
-    def encode(self: Encoder, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        split = self.encode_block_vectors(documents)
-        vectors = self.encode_documents([document.blocks for document in documents], split)
-        return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
-
-    def encode_block_vectors(self: Encoder, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
-
-        With all threads.
-        """
-        if not documents:
-            return []
-        of_each = [document.to_encode for document in documents]
-        with ThreadPoolExecutor(self.threads) as pool:
-            if self.recurrent:
-                return list(pool.map(self.encode_blocks, of_each))
-            flat = [block for blocks in of_each for block in blocks]
-            if self.batch_tokens:
-                vectors = self.encode_blocks(flat)
-            else:
-                size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * self.threads)))
-                tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
-                vectors = np.concatenate(list(pool.map(self.encode_blocks, tasks)))
-        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
 
 def encode_texts(encoder: Encoder, texts: Sequence[str]) -> list[EncodedText]:

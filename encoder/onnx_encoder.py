@@ -13,7 +13,7 @@ before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -28,8 +28,8 @@ from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
-from encoder.document_reading import DocumentReading
-from encoder.encoder import OpenedCheckpoint, WarmRun
+from encoder.document_reading import read_segments
+from encoder.encoder import Encoder, WarmRun
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
@@ -39,8 +39,8 @@ from encoder.tokenizer import BlockTokenizer
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
-class OnnxEncoder(OpenedCheckpoint):
-    """An `encoder.encoder.Encoder` of the graphs of a checkpoint; for the attributes see there."""
+class OnnxEncoder(Encoder):
+    """An encoder of the graphs of a checkpoint."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class OnnxEncoder(OpenedCheckpoint):
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
         """
-        super().__init__(checkpoint)
+        self.checkpoint = checkpoint
         graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
@@ -84,7 +84,7 @@ class OnnxEncoder(OpenedCheckpoint):
         A recurrent encoder takes all blocks of one document, in their order.
         """
         if self.recurrent:
-            return self.begin_document(blocks).read()
+            return read_segments(self.checkpoint, self._step, blocks)
         vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
 
         def encode(rows: Sequence[int]) -> None:
@@ -98,11 +98,9 @@ class OnnxEncoder(OpenedCheckpoint):
         self._run_calls(encode, self._packing.calls(blocks))
         return vectors
 
-    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Begin to read a document with a recurrent encoder, one block a step."""
-        return DocumentReading(
-            self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
-        )
+    def _step(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        found: list[NDArray[Any]] = self._graphs.block.run(None, dict(inputs))
+        return found
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Encode one document of block vectors [S, block_dimension]: [dimension], unit norm.

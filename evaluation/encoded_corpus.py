@@ -17,7 +17,6 @@ from encoder.alignment.space import (
     AlignedBlocks,
     AlignmentSpace,
     fit_to_blocks,
-    join_aligned,
     open_space,
     sample_documents,
 )
@@ -213,7 +212,8 @@ def embed_encoded_corpus(
         tokens=encoded.tokens,
         tokens_read=np.array(read, dtype=np.int64),
         skipped=encoded.skipped,
-        aligned=join_aligned(space, aligned),
+        aligned=aligned,
+        space=space,
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,52 +64,6 @@ class AlignedBlocks:
 
     def __len__(self) -> int:
         return len(self.codes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AlignedCorpus(Sequence[AlignedBlocks]):
-    """The blocks of N documents in one space.
-
-    Attributes:
-        space: that they are in.
-        codes: Int8[B, D], of all documents one after another.
-        scales: Float32[B].
-        hubness: Float32[B].
-        ends: Int64[N], where each document ends.
-    """
-
-    space: "AlignmentSpace"
-    codes: Int8
-    scales: Float32
-    hubness: Float32
-    ends: Int64
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @overload
-    def __getitem__(self, row: int) -> AlignedBlocks: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[AlignedBlocks]: ...
-    def __getitem__(self, row: int | slice) -> AlignedBlocks | list[AlignedBlocks]:
-        if isinstance(row, slice):
-            return [self[number] for number in range(*row.indices(len(self)))]
-        stop = int(self.ends[row])
-        start = int(self.ends[row - 1]) if row else 0
-        return AlignedBlocks(
-            self.codes[start:stop], self.scales[start:stop], self.hubness[start:stop]
-        )
-
-
-def join_aligned(space: "AlignmentSpace", documents: Sequence[AlignedBlocks]) -> AlignedCorpus:
-    """Make a corpus of one document or more."""
-    return AlignedCorpus(
-        space,
-        np.concatenate([document.codes for document in documents]),
-        np.concatenate([document.scales for document in documents]),
-        np.concatenate([document.hubness for document in documents]),
-        np.cumsum([len(document) for document in documents], dtype=np.int64),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

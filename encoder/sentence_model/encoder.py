@@ -15,7 +15,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64, unit
 from encoder.checkpoint import Checkpoint
 from encoder.device.packing import BlockPacking
-from encoder.encoder import Encoder, OpenedCheckpoint, WarmRun
+from encoder.encoder import Encoder, WarmRun
 from encoder.errors import ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
@@ -26,12 +26,8 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class BlockMeanEncoder(OpenedCheckpoint):
-    """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
-    there. The vector of a document is the mean of those of its blocks, at unit norm.
-    """
-
-    recurrent = False
+class BlockMeanEncoder(Encoder):
+    """An encoder whose document vectors are the means of those of the blocks, at unit norm."""
 
     @cached_property
     def read(self) -> BlockTokenizer:
@@ -52,7 +48,7 @@ class BlockMeanEncoder(OpenedCheckpoint):
         each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
         return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
 
-    def warm_up(self: Encoder) -> WarmRun:
+    def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow.
 
         Raises:
@@ -81,7 +77,7 @@ class SentenceModelEncoder(BlockMeanEncoder):
     ) -> None:
         """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
         self._model: SentenceModel = checkpoint.model["sentence_model"]
-        super().__init__(checkpoint)
+        self.checkpoint = checkpoint
         having = checkpoint.precisions
         self.precision = precision or ("fp32" if "fp32" in having else having[0])
         self._transformer = open_transformer(checkpoint, self.precision, providers)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from encoder.checkpoint import WEIGHTS, Checkpoint
-from encoder.document_reading import DocumentReading
+from encoder.document_reading import read_segments
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
 from encoder.onnx_session import open_section_graph
 from training.batch import pad_tokens
@@ -209,7 +209,7 @@ def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) 
             found: tuple[Tensor, ...] = model.block_encoder(**tensors)
         return [tensor.numpy() for tensor in found]
 
-    DocumentReading(checkpoint, step, blocks).read()
+    read_segments(checkpoint, step, blocks)
     return samples
 
 

@@ -21,7 +21,6 @@ from encoder.alignment.space import (
     choose_blocks,
     fit_space,
     fit_to_blocks,
-    join_aligned,
     neutral_space,
     open_space,
     read_space,
@@ -165,15 +164,6 @@ BROKEN: dict[str, Callable[[AlignmentSpace], bytes]] = {
 def test_a_damaged_space_is_refused(space: AlignmentSpace, name: str) -> None:
     with pytest.raises(ValueError, match=r"space|shape|not finite"):
         read_space(BROKEN[name](space))
-
-
-def test_a_corpus_gives_back_the_blocks_of_each_document(space: AlignmentSpace) -> None:
-    documents = [space.project(block_vectors(count, seed=count)) for count in (3, 1, 8)]
-    corpus = join_aligned(space, documents)
-    for found, expected in zip(corpus, documents, strict=True):
-        assert np.array_equal(found.codes, expected.codes)
-        assert np.array_equal(found.hubness, expected.hubness)
-    assert [len(found) for found in corpus[1:]] == [1, 8]
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """The checkpoint of a reranker: made, exported, opened without torch, and its rule."""
 
 import json
+import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -155,10 +157,12 @@ def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mixtures": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
-        ({"mixtures": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
+        ({"weights": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
+        ({"weights": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
+        ({"maps": {"semantic": asdict(FittedMap(Logistic(-1.0, 0.0), ERROR))}}, "not rise"),
+        ({"maps": {"semantic": asdict(FittedMap(Logistic(math.nan, 0.0), ERROR))}}, "finite"),
         ({"reranker": "other"}, "other weights"),
-        ({"format": 2}, "format"),
+        ({"format": 1}, "format"),
         ({"maps": 3}, "not the rule"),
     ],
 )
