@@ -1,8 +1,8 @@
 """The port of encoders: what turns the sentence blocks of documents into vectors.
 
 Callers name it and never an implementation; what all of these do alike is written here. A
-`Checkpoint` says which encoder it is; a name leads
-to it by `encoder.opening.find_encoder`, and from it to the encoder by `open_encoder`.
+`Checkpoint` says which encoder it is; a name leads to it by `encoder.opening.find_encoder`, and
+from it to the encoder by `open_encoder`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.blocks import Receipt, SentenceBlocks
+from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
 
@@ -31,21 +31,6 @@ class EncodedBatch:
 
     document_vectors: Float32
     block_vectors: tuple[Float32, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedText:
-    """The vectors of one text, and what was read of it.
-
-    Attributes:
-        vector: [dimension], unit norm.
-        blocks: [S, block_dimension], unit norm.
-        receipt: what was read and what was left out.
-    """
-
-    vector: Float32
-    blocks: Float32
-    receipt: Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +148,3 @@ class Encoder(Protocol):
     def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow, and check the result."""
         ...
-
-
-def encode_texts(encoder: Encoder, texts: Sequence[str]) -> list[EncodedText]:
-    """Encode whole texts with all threads.
-
-    Raises:
-        EmptyTextError: a text has no token.
-    """
-    documents = [encoder.read(text) for text in texts]
-    encoded = encoder.encode(documents)
-    vectors = zip(encoded.document_vectors, encoded.block_vectors, documents, strict=True)
-    return [EncodedText(vector, blocks, document.receipt) for vector, blocks, document in vectors]

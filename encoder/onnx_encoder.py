@@ -27,7 +27,7 @@ from encoder.checkpoint import CONFIG, SECTION_GRAPH, Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
-from encoder.device.providers import device_of
+from encoder.device.providers import DEVICES
 from encoder.document_reading import read_segments
 from encoder.encoder import Encoder, WarmRun
 from encoder.errors import CheckpointError
@@ -67,7 +67,7 @@ class OnnxEncoder(Encoder):
         graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
-        device = device_of(graphs.provider)
+        device = DEVICES[graphs.provider]
         self._blocks = BoundGraph(graphs.block, checkpoint.block_dimension, device)
         self._documents = BoundGraph(graphs.document, checkpoint.dimension, device)
         self._sections = open_section_graph(checkpoint)

@@ -14,11 +14,12 @@ from filelock import FileLock, Timeout
 
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
+    SAMPLE_DOCUMENTS,
     AlignedBlocks,
     AlignmentSpace,
+    at_equal_distances,
     fit_to_blocks,
     open_space,
-    sample_documents,
 )
 from encoder.arrays import Float32, Int64
 from encoder.block_selection import open_selector
@@ -235,7 +236,7 @@ def _fit_space(
     rows = encoded.rows.tolist()
     fitted = None
     if len(rows) >= MIN_DOCUMENTS:
-        chosen = sample_documents(len(rows)).tolist()
+        chosen = at_equal_distances(len(rows), SAMPLE_DOCUMENTS).tolist()
         blocks = [encoded.archive.vectors(rows[n])[selected[n]] for n in chosen]
         fitted = fit_to_blocks(blocks, whitens=checkpoint.mean_of_blocks)
     return fitted or open_space(checkpoint)

@@ -148,14 +148,9 @@ def at_equal_distances(count: int, limit: int) -> Int64:
     return np.arange(chosen, dtype=np.int64) * count // max(chosen, 1)
 
 
-def sample_documents(count: int) -> Int64:
-    """Return which of `count` documents a space is fitted to: all, or some at equal distances."""
-    return at_equal_distances(count, SAMPLE_DOCUMENTS)
-
-
 def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
     """Return the block vectors that a space is fitted to, of at least one document of [S, H]."""
-    chosen = sample_documents(len(documents)).tolist()
+    chosen = at_equal_distances(len(documents), SAMPLE_DOCUMENTS).tolist()
     each = max(1, SAMPLE_BLOCKS // len(chosen))
     parts = [documents[row][at_equal_distances(len(documents[row]), each)] for row in chosen]
     return np.concatenate(parts).astype(np.float32)

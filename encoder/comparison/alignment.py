@@ -20,15 +20,17 @@ from encoder.comparison.matches import (
     BlockRun,
     Box,
     ExactMatch,
+    Words,
     find_exact_matches,
     match_blocks,
     match_sentences,
     measure_background,
     merge_spans,
+    word_range,
+    words_in,
 )
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
 from encoder.comparison.text import ComparableText, span_vectors
-from encoder.comparison.words import Words, word_range, words_in
 
 _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
@@ -142,7 +144,7 @@ def _worded(
         least_cosine=rule.sentence_cosine,
         least_shared=rule.sentence_shared,
     )
-    boxes = [_box(match) for match in exact] + [Box(*link.left, *link.right) for link in links]
+    boxes = [_box(match) for match in exact] + links
     ours_before, theirs_before = _counted(ours), _counted(theirs)
     found = []
     for box in merge_spans(boxes, rule.gap):

@@ -19,7 +19,48 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt64
-from encoder.comparison.words import Words, word_range
+from encoder.terms.segmentation import word_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one text, in order.
+
+    Attributes:
+        codes: Int64[W], equal for equal words as search counts them; valid in this process only.
+        starts: Int64[W], the first character of each.
+        ends: Int64[W], the character after each.
+    """
+
+    codes: Int64
+    starts: Int64
+    ends: Int64
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def locate_words(text: str) -> Words:
+    """Find the words of a text. Time is linear in its length."""
+    found = [(hash(word), begin, end) for word, begin, end in word_spans(text)]
+    table = np.array(found, dtype=np.int64).reshape(-1, 3)
+    return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
+
+
+def word_range(words: Words, start: int, end: int) -> tuple[int, int]:
+    """Return the range of the words that lie within characters `start:end`."""
+    first = int(np.searchsorted(words.starts, start, side="left"))
+    last = int(np.searchsorted(words.ends, end, side="right"))
+    return first, max(first, last)
+
+
+def words_in(words: Words, ranges: Sequence[tuple[int, ...]]) -> Bool:
+    """Return which words lie in any of the ranges (first, after the last), Bool[W]."""
+    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    changes = np.bincount(table[:, 0], minlength=len(words) + 1)
+    changes = changes - np.bincount(table[:, 1], minlength=len(words) + 1)
+    inside: Bool = np.cumsum(changes[: len(words)]) > 0
+    return inside
 
 
 class Box(NamedTuple):
@@ -169,13 +210,6 @@ _MOST_PAIRS = 2_000_000  # of sentences that share a word; the most frequent wor
 _MOST_CELLS = 16_000_000
 
 
-class Link(NamedTuple):
-    """Words `left` of one text and words `right` of the other, as (first, after the last)."""
-
-    left: tuple[int, int]
-    right: tuple[int, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Sentences:
     """The sentences of a text as ranges of words: Int64[N] each, in order."""
@@ -205,7 +239,7 @@ def match_sentences(
     *,
     least_cosine: float,
     least_shared: int,
-) -> list[Link]:
+) -> list[Box]:
     """Link each sentence to the most similar one of the other text.
 
     Args:
@@ -215,7 +249,7 @@ def match_sentences(
         least_shared: number of different words that they share.
 
     Returns:
-        Links in the order of the left text; a sentence can be the best of several others.
+        Boxes in the order of the left text; a sentence can be the best of several others.
     """
     ours, theirs = _entries(*left), _entries(*right)
     if not len(ours) or not len(theirs):
@@ -230,9 +264,11 @@ def match_sentences(
     rows, columns = np.divmod(pairs[good], len(right[1]))
     best = _best(rows, cosines[good]) | _best(columns, cosines[good])
     return [
-        Link(
-            (int(left[1].first[row]), int(left[1].last[row])),
-            (int(right[1].first[column]), int(right[1].last[column])),
+        Box(
+            int(left[1].first[row]),
+            int(left[1].last[row]),
+            int(right[1].first[column]),
+            int(right[1].last[column]),
         )
         for row, column in zip(rows[best].tolist(), columns[best].tolist(), strict=True)
     ]

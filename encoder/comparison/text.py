@@ -6,10 +6,9 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64, unit
-from encoder.comparison.matches import Sentences, cut_sentences
+from encoder.comparison.matches import Sentences, Words, cut_sentences, locate_words
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import SectionReader, find_sections, section_vectors
-from encoder.comparison.words import Words, locate_words
 from encoder.payload import blank_payload
 from encoder.sentences import split_sentences
 

@@ -26,8 +26,8 @@ class OnnxReranker:
 
     Attributes:
         checkpoint: what it was loaded from.
-        name: of the checkpoint.
         precision: of the graph in use.
+        reader: splits texts, and joins those of a pair.
         rule: how its logits and the scores of a first stage become one score.
     """
 
@@ -42,23 +42,14 @@ class OnnxReranker:
             )
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
-        self._reader = PairTokenizer(checkpoint)
+        self.reader = PairTokenizer(checkpoint)
         self.rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
-        self.name = checkpoint.name
         self.precision = chosen
-
-    def read(self, text: str) -> SentenceGraphText:
-        """Split a text into sentences and words."""
-        return self._reader.read(text)
 
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Select sentences of both texts and score them together."""
-        return self.score_tokens(self.pair(first, second))
-
-    def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
-        """Select sentences of both texts and join their tokens."""
-        return self._reader.pair(first, second)
+        return self.score_tokens(self.reader.pair(first, second))
 
     def score_tokens(self, pair: PairTokens) -> float:
         """Return the logit of a pair of tokens."""

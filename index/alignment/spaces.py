@@ -9,10 +9,11 @@ from zlib import crc32
 
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
+    SAMPLE_DOCUMENTS,
     AlignmentSpace,
+    at_equal_distances,
     fit_to_blocks,
     read_space,
-    sample_documents,
     write_space,
 )
 from index.progress import Progress
@@ -105,7 +106,9 @@ def fit_to_documents(
     if len(ids) < MIN_DOCUMENTS:
         return None
     progress.started("fitting the alignment to the corpus", None)
-    chosen = vector_id_list(ids[row] for row in sample_documents(len(ids)).tolist())
+    chosen = vector_id_list(
+        ids[row] for row in at_equal_distances(len(ids), SAMPLE_DOCUMENTS).tolist()
+    )
     stored = read_block_vectors(store.execute(BLOCKS_BY_VECTOR_ID, (chosen,)).fetchall())
     blocks = [of_document.vectors for _, of_document in sorted(stored.items())]
     return fit_to_blocks(blocks, whitens=whitens)

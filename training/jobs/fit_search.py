@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from encoder.alignment.space import (
+    SAMPLE_DOCUMENTS,
     at_equal_distances,
     fit_to_blocks,
     open_space,
-    sample_documents,
     write_checkpoint_space,
 )
 from encoder.arrays import Float32, Int64
@@ -181,7 +181,7 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
         parts: documents for training, of each corpus.
     """
     rows = [(part.archive, row) for part in parts for row in part.rows.tolist()]
-    chosen = [rows[n] for n in sample_documents(len(rows)).tolist()]
+    chosen = [rows[n] for n in at_equal_distances(len(rows), SAMPLE_DOCUMENTS).tolist()]
     blocks = [archive.vectors(row) for archive, row in chosen]
     space = fit_to_blocks(blocks, whitens=checkpoint.mean_of_blocks) if blocks else None
     if space is not None:

@@ -21,14 +21,14 @@ from encoder.comparison.matches import (
     Background,
     Box,
     find_exact_matches,
+    locate_words,
     match_blocks,
     measure_background,
     merge_spans,
 )
+from encoder.comparison.matches import locate_words as words
 from encoder.comparison.result import Comparison, Difference, Differences, PairScore, Span
 from encoder.comparison.text import ComparableText, prepare_text
-from encoder.comparison.words import locate_words
-from encoder.comparison.words import locate_words as words
 
 WIDTH = 64
 BLOCK_WORDS = 40
