@@ -135,11 +135,6 @@ class Checkpoint:
         return self.architecture == SENTENCE_MODEL
 
     @property
-    def has_sections(self) -> bool:
-        """Whether it has vectors of sections."""
-        return SECTION_GRAPH in self.files
-
-    @property
     def segment_memory(self) -> SegmentMemory | None:
         """The memory of a recurrent encoder; None where each block is read by itself."""
         if "memory_length" not in self.model:
@@ -405,7 +400,7 @@ def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
         ValueError: it is no share.
     """
     check_share(share)
-    whole = checkpoint.has_sections or checkpoint.architecture == SENTENCE_MODEL
+    whole = SECTION_GRAPH in checkpoint.files or checkpoint.architecture == SENTENCE_MODEL
     if share < WHOLE and (whole or checkpoint.segment_memory is not None):
         raise CheckpointError(
             f"{checkpoint.name}: a {checkpoint.architecture} encodes every sentence block of a "

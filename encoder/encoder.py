@@ -8,14 +8,17 @@ from it to the encoder by `open_encoder`.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from encoder.arrays import Float32
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
+from encoder.tokenizer import BlockTokenizer
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 
@@ -46,14 +49,6 @@ class WarmRun:
     blocks: Sequence[Sequence[int]]
     vectors: Float32
     tokens_per_second: float
-
-
-class DocumentTokenizer(Protocol):
-    """Turns a text into the sentence blocks that an encoder reads; from any thread."""
-
-    def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
-        """Split a text; for the errors see `encoder.tokenizer.BlockTokenizer`."""
-        ...
 
 
 class Encoder(Protocol):
@@ -90,10 +85,10 @@ class Encoder(Protocol):
         """What makes vectors of sections, by a learned projection; None where nothing does."""
         return None
 
-    @property
-    def read(self) -> DocumentTokenizer:
+    @cached_property
+    def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
-        ...
+        return open_document_tokenizer(self.checkpoint)
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
@@ -142,8 +137,10 @@ class Encoder(Protocol):
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
     ) -> Float32:
-        """Encode D documents, as `encode_document`: [D, dimension]."""
-        ...
+        """Encode D documents, as `encode_document`, with all threads: [D, dimension]."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            each = list(pool.map(self.encode_document, blocks, block_vectors))
+        return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
 
     def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow, and check the result."""

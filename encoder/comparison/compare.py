@@ -108,14 +108,10 @@ def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
 
 
 def _longest(left: ComparableText, passages: list[AlignedPassage]) -> str:
-    words = {passage: _words(left, passage) for passage in passages}
-    longest = max(passages, key=words.__getitem__)
-    return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
-
-
-def _words(read: ComparableText, passage: AlignedPassage) -> int:
-    first, last = word_range(read.words, *passage.left)
-    return last - first
+    ranges = [word_range(left.words, *passage.left) for passage in passages]
+    sizes = [last - first for first, last in ranges]
+    longest = passages[sizes.index(max(sizes))]
+    return f"The longest passage has {max(sizes)} words and is shared {_NAMES[longest.kind]}."
 
 
 def percent(share: float) -> str:
@@ -211,8 +207,7 @@ def find_differences(
         passages: that the two share.
     """
     matches = find_exact_matches(left.words, right.words, _SHINGLE)
-    ours = [(match.left, match.left + match.length) for match in matches]
-    theirs = [(match.right, match.right + match.length) for match in matches]
+    ours, theirs = [box[:2] for box in matches], [box[2:] for box in matches]
     shared = [passage for passage in passages if passage.kind != "similar"]
     return Differences(
         _lacking(left, right, ours, [passage.left for passage in shared]),
@@ -223,7 +218,7 @@ def find_differences(
 def _lacking(
     read: ComparableText,
     other: ComparableText,
-    equal: Sequence[tuple[int, int]],
+    equal: Sequence[tuple[int, ...]],
     passages: Sequence[Span],
 ) -> tuple[Difference, ...]:
     """Return the blocks of a text that are not in the other, given the words that are."""

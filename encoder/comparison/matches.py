@@ -122,31 +122,24 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_STEP = 64
 
 
-class ExactMatch(NamedTuple):
-    """Equal words: `left:left + length` of one text and `right:right + length` of the other."""
-
-    left: int
-    right: int
-    length: int
-
-
-def find_exact_matches(left: Words, right: Words, shingle: int) -> list[ExactMatch]:
+def find_exact_matches(left: Words, right: Words, shingle: int) -> list[Box]:
     """Find the passages of at least `shingle` words that two texts share.
 
     Every word of either text in a shared shingle is in a match; each occurrence of a passage that
     one text repeats is matched with an occurrence in the other.
 
     Returns:
-        Matches in the order of the left text; neighbours may overlap by less than a shingle.
+        Equal words, in the order of the left text; neighbours may overlap by less than a shingle.
     """
     there, back = _Shingles.of(left.codes, shingle), _Shingles.of(right.codes, shingle)
     found = list(_sweep(left.codes, right.codes, there, back, np.zeros(len(left), dtype=bool)))
     covered = np.zeros(len(right), dtype=bool)
-    for match in found:
-        covered[match.right : match.right + match.length] = True
+    for _, theirs, length in found:
+        covered[theirs : theirs + length] = True
     again = _sweep(right.codes, left.codes, back, there, covered)
-    found += [ExactMatch(other, match, length) for match, other, length in again]
-    return sorted(set(found))
+    found += [(ours, theirs, length) for theirs, ours, length in again]
+    boxes = {Box(ours, ours + size, theirs, theirs + size) for ours, theirs, size in found}
+    return sorted(boxes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +163,11 @@ class _Shingles:
 
 def _sweep(
     codes: Int64, others: Int64, mine: _Shingles, theirs: _Shingles, covered: Bool
-) -> Iterator[ExactMatch]:
-    """Scan a text and yield the longest match of each shared part not yet covered."""
+) -> Iterator[tuple[int, int, int]]:
+    """Scan a text and yield the longest match of each shared part not yet covered.
+
+    As its first word, that of the other text, and how many words they are.
+    """
     first = np.searchsorted(theirs.ordered, mine.hashes, side="left")
     last = np.searchsorted(theirs.ordered, mine.hashes, side="right")
     shared = np.flatnonzero(last > first)
@@ -187,7 +183,7 @@ def _sweep(
                 for candidate in candidates
             )
             if length >= mine.length:  # different words may have equal hashes
-                yield ExactMatch(place, -other, length)
+                yield place, -other, length
                 stop = place + length - mine.length + 1
         turn = int(np.searchsorted(shared, stop, side="left"))
 

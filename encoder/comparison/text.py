@@ -53,11 +53,7 @@ def prepare_text(
     """Find the words, sentences and sections of a text, once for all comparisons.
 
     Args:
-        text: the whole of it.
-        vector: [D], its document vector, unit norm.
-        block_vectors: [S, H] of its sentence blocks, unit norm; at least one.
-        offsets: [S, 2], first character and the character after the last of each.
-        aligned: its blocks in the space of all texts that it is to be compared with.
+        text, vector, block_vectors, offsets, aligned: as of a `ComparableText`.
         reader: of sections, of the model that made the block vectors; None where it has none.
         language: of the text, ISO 639-1.
 

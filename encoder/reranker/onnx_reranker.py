@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import GOLDEN, PAIR_GRAPH
+from encoder.checkpoint import GOLDEN, PAIR_GRAPH, read_verified
+from encoder.device.providers import CPU
 from encoder.errors import CheckpointError
 from encoder.golden import check_difference, golden_arrays
-from encoder.onnx_session import open_pair_graph
+from encoder.onnx_session import open_session
 from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
     load_reranker_checkpoint,
@@ -41,7 +42,8 @@ class OnnxReranker:
                 f"it has: {', '.join(having) or 'none'}"
             )
         name = f"{chosen}/{PAIR_GRAPH}"
-        self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
+        graph = read_verified(checkpoint.directory, checkpoint.files, name)
+        self._session = open_session(graph, checkpoint.directory / name, [(CPU, {})])
         self.reader = PairTokenizer(checkpoint)
         self.rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint

@@ -8,7 +8,6 @@ share a call.
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
 from encoder.sentence_model.transformer import open_transformer
-from encoder.tokenizer import BlockTokenizer
 
 _GPU_BATCH_TOKENS = 16_384
 
@@ -29,24 +27,12 @@ _GPU_BATCH_TOKENS = 16_384
 class BlockMeanEncoder(Encoder):
     """An encoder whose document vectors are the means of those of the blocks, at unit norm."""
 
-    @cached_property
-    def read(self) -> BlockTokenizer:
-        """What splits a text into the sentence blocks that it encodes."""
-        return BlockTokenizer(self.checkpoint)
-
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Return the mean of the vectors of the blocks: [dimension], unit norm."""
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
         vector: Float32 = unit(block_vectors.mean(axis=0, keepdims=True))[0]
         return vector
-
-    def encode_documents(
-        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
-    ) -> Float32:
-        """Encode D documents, as `encode_document`: [D, dimension]."""
-        each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
-        return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
 
     def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow.

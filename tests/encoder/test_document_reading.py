@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.document_reading import read_segments
 from encoder.errors import ArchiveError, CheckpointError
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder, read_segments
 from encoder.onnx_session import open_graphs
 from evaluation.block_archive import archive_key
 from training.export.create import load_model
