@@ -16,38 +16,36 @@ document kept hybrid mode best on validation queries; this one also sees the res
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.terms.term_channel import HashedTerms, hashed_vocabulary, open_hashed_terms
-from encoder.tokenizer import BlockTokenizer
+from encoder.tokenizer import BlockTokenizer, Select
 
 LEAST_BLOCKS = 8  # some 500 tokens: shorter documents are encoded whole
 WINDOW = 256  # blocks that are compared with each other; of a book, each window has its share
 _DIMENSION = 768  # of the hashed words of a block, for a checkpoint that hashes none
 
 
-class BlockSelector:
-    """Selects a share of the blocks of a document. Safe to call from threads."""
+def select_blocks(
+    hashed: HashedTerms, share: float, blocks: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """Return the positions of a share of the sentence blocks of a document, ascending.
 
-    def __init__(self, hashed: HashedTerms, share: float) -> None:
-        """Select a share of the blocks by hashed words, which have at least one dimension."""
-        self._hashed = hashed
-        self._share = share
-
-    def __call__(self, blocks: Sequence[Sequence[int]]) -> tuple[int, ...]:
-        """Return the positions of the selected sentence blocks of a document, ascending."""
-        if blocks_to_encode(len(blocks), self._share) == len(blocks):
-            return tuple(range(len(blocks)))
-        features = self._hashed.features_of_blocks(blocks)
-        selected: list[int] = []
-        for start in range(0, len(blocks), WINDOW):
-            some = features[start : start + WINDOW]
-            found = cover(some, blocks_to_encode(len(some), self._share))
-            selected.extend((start + found).tolist())
-        return tuple(selected)
+    They are selected by hashed words, which have at least one dimension.
+    """
+    if blocks_to_encode(len(blocks), share) == len(blocks):
+        return tuple(range(len(blocks)))
+    features = hashed.features_of_blocks(blocks)
+    selected: list[int] = []
+    for start in range(0, len(blocks), WINDOW):
+        some = features[start : start + WINDOW]
+        found = cover(some, blocks_to_encode(len(some), share))
+        selected.extend((start + found).tolist())
+    return tuple(selected)
 
 
 def blocks_to_encode(blocks: int, share: float) -> int:
@@ -75,11 +73,10 @@ def cover(features: Float32, number: int) -> Int64:
 
 def open_document_tokenizer(checkpoint: Checkpoint) -> BlockTokenizer:
     """Open the tokenizer of documents to encode, which selects the share of the checkpoint."""
-    selector = open_selector(checkpoint)
-    return BlockTokenizer(checkpoint, selector)
+    return BlockTokenizer(checkpoint, open_selector(checkpoint))
 
 
-def open_selector(checkpoint: Checkpoint) -> BlockSelector | None:
+def open_selector(checkpoint: Checkpoint) -> Select | None:
     """Open what selects the blocks to encode; None where all are encoded."""
     if checkpoint.reading_share == WHOLE:
         return None
@@ -88,4 +85,4 @@ def open_selector(checkpoint: Checkpoint) -> BlockSelector | None:
         vocabulary = hashed_vocabulary(checkpoint)
         weights = np.ones(vocabulary.rows, dtype=np.float32)
         hashed = HashedTerms(vocabulary, weights, _DIMENSION)
-    return BlockSelector(hashed, checkpoint.reading_share)
+    return partial(select_blocks, hashed, checkpoint.reading_share)

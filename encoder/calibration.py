@@ -8,15 +8,14 @@ A probability answers: is this pair a match, or two documents drawn at random, i
 as the other?
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from encoder.arrays import Float64
 from encoder.atomic_files import write_atomically
@@ -29,6 +28,7 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
+from encoder.fitted import fields_of, parse, version_of
 
 FORMAT = 2
 SEMANTIC = "semantic"
@@ -36,7 +36,6 @@ HYBRID = "hybrid"
 # Whose maps serve another encoder: that of words has no encoder in it, and words are most of the
 # hybrid score. That of vectors does not: docs/results/calibration.md.
 _OF_ANY_ENCODER = ("lexical", HYBRID)
-VERSION_DIGITS = 12
 _STRETCH = 10.0  # of standard scores: by the log loss on corpora that were left out
 LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread
 
@@ -45,8 +44,8 @@ LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread
 class Logistic:
     """Platt's map: 1 / (1 + exp(-(slope x + intercept)))."""
 
-    slope: float
-    intercept: float
+    slope: FiniteFloat
+    intercept: FiniteFloat
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,12 @@ class ByTail:
         longest: of the longest.
     """
 
-    slope: float
-    slope_by_tail: float
-    intercept: float
-    intercept_by_tail: float
-    shortest: float
-    longest: float
+    slope: FiniteFloat
+    slope_by_tail: FiniteFloat
+    intercept: FiniteFloat
+    intercept_by_tail: FiniteFloat
+    shortest: FiniteFloat
+    longest: FiniteFloat
 
     def of_corpus(self, tail: float) -> Logistic:
         """Return the map for the scores of a corpus."""
@@ -162,8 +161,7 @@ class Calibration:
     @property
     def version(self) -> str:
         """A short digest of the whole content."""
-        text = json.dumps(_to_json(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+        return version_of(fields_of(self, FORMAT))
 
 
 def match_probabilities(probability_map: Logistic, inputs: Float64) -> Float64:
@@ -177,7 +175,7 @@ def match_probabilities(probability_map: Logistic, inputs: Float64) -> Float64:
 def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
     """Write `calibration.json` into a checkpoint, and the manifest with it."""
     path = checkpoint.directory / CALIBRATION
-    content = {"version": calibration.version, **_to_json(calibration)}
+    content = {"version": calibration.version, **fields_of(calibration, FORMAT)}
     write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
 
@@ -212,67 +210,12 @@ def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
 def parse_calibration(data: bytes, path: Path) -> Calibration:
     """Parse the content of a `calibration.json`; `path` is for messages."""
     try:
-        content = json.loads(data)
-        if content["format"] != FORMAT:
-            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        calibration = Calibration(
-            fingerprint=str(content["fingerprint"]),
-            kinds={str(kind): _kind(value) for kind, value in content["kinds"].items()},
-        )
-        version = str(content["version"])
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a calibration: {error!r}") from error
-    if version != calibration.version:
-        raise CheckpointError(f"{path}: was changed: it is not version {version!r}")
+        calibration, content = parse(data, Calibration, FORMAT)
+        for fitted in calibration.kinds.values():
+            if not fitted.map.rises or fitted.map.shortest > fitted.map.longest:
+                raise ValueError(f"the map {fitted.map} does not rise with the score")
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not a calibration: {error}") from error
+    if content.get("version") != calibration.version:
+        raise CheckpointError(f"{path}: was changed: it is not version {calibration.version!r}")
     return calibration
-
-
-def _to_json(calibration: Calibration) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "fingerprint": calibration.fingerprint,
-        "kinds": {
-            kind: {
-                "map": asdict(fitted.map),
-                "error": asdict(fitted.error),
-                "by_corpus": dict(fitted.by_corpus),
-                "fitted_on": [asdict(pairs) for pairs in fitted.fitted_on],
-            }
-            for kind, fitted in calibration.kinds.items()
-        },
-    }
-
-
-def fitted_map_to_json(fitted: FittedMap) -> dict[str, Any]:
-    """Return a map as JSON."""
-    return {**asdict(fitted.map), "error": asdict(fitted.error)}
-
-
-def _kind(content: Mapping[str, Any]) -> KindCalibration:
-    names = list(ByTail.__dataclass_fields__)
-    by_tail = ByTail(*_numbers([content["map"][name] for name in names]))
-    if not by_tail.rises or by_tail.shortest > by_tail.longest:
-        raise ValueError(f"the map {by_tail} does not rise with the score")
-    return KindCalibration(
-        by_tail,
-        MapError(**content["error"]),
-        {str(name): float(error) for name, error in content["by_corpus"].items()},
-        tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
-    )
-
-
-def parse_fitted_map(content: Mapping[str, Any]) -> FittedMap:
-    """Make a map of JSON."""
-    slope, intercept = _numbers([content["slope"], content["intercept"]])
-    if slope <= 0:
-        raise ValueError(f"the slope {slope} is not above 0")
-    return FittedMap(Logistic(slope, intercept), MapError(**content["error"]))
-
-
-def _numbers(values: object) -> tuple[float, ...]:
-    if not isinstance(values, list):
-        raise TypeError(f"{values!r} is not a list of numbers")
-    for value in values:
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise ValueError(f"{value!r} is not a finite number")
-    return tuple(float(value) for value in values)

@@ -130,9 +130,9 @@ class Checkpoint:
         return block_capacity(self.block_length, int(self.model.get("reserved_tokens", 2)))
 
     @property
-    def has_sections(self) -> bool:
-        """Whether it has vectors of sections."""
-        return SECTION_GRAPH in self.files
+    def mean_of_blocks(self) -> bool:
+        """Whether the vector of a document is the mean of those of its blocks, and no more."""
+        return self.architecture == SENTENCE_MODEL
 
     @property
     def segment_memory(self) -> SegmentMemory | None:
@@ -400,7 +400,7 @@ def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
         ValueError: it is no share.
     """
     check_share(share)
-    whole = checkpoint.has_sections or checkpoint.architecture == SENTENCE_MODEL
+    whole = SECTION_GRAPH in checkpoint.files or checkpoint.architecture == SENTENCE_MODEL
     if share < WHOLE and (whole or checkpoint.segment_memory is not None):
         raise CheckpointError(
             f"{checkpoint.name}: a {checkpoint.architecture} encodes every sentence block of a "

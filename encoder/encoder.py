@@ -1,20 +1,24 @@
 """The port of encoders: what turns the sentence blocks of documents into vectors.
 
-Callers name it and never an implementation. A `Checkpoint` says which encoder it is; a name leads
-to it by `encoder.opening.find_encoder`, and from it to the encoder by `open_encoder`.
+Callers name it and never an implementation; what all of these do alike is written here. A
+`Checkpoint` says which encoder it is; a name leads to it by `encoder.opening.find_encoder`, and
+from it to the encoder by `open_encoder`.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.blocks import Receipt, SentenceBlocks
+from encoder.block_selection import open_document_tokenizer
+from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
+from encoder.tokenizer import BlockTokenizer
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 
@@ -33,21 +37,6 @@ class EncodedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedText:
-    """The vectors of one text, and what was read of it.
-
-    Attributes:
-        vector: [dimension], unit norm.
-        blocks: [S, block_dimension], unit norm.
-        receipt: what was read and what was left out.
-    """
-
-    vector: Float32
-    blocks: Float32
-    receipt: Receipt
-
-
-@dataclass(frozen=True, slots=True)
 class WarmRun:
     """One timed run of known blocks, on one thread.
 
@@ -60,14 +49,6 @@ class WarmRun:
     blocks: Sequence[Sequence[int]]
     vectors: Float32
     tokens_per_second: float
-
-
-class DocumentTokenizer(Protocol):
-    """Turns a text into the sentence blocks that an encoder reads; from any thread."""
-
-    def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
-        """Split a text; for the errors see `encoder.tokenizer.BlockTokenizer`."""
-        ...
 
 
 class Encoder(Protocol):
@@ -87,35 +68,56 @@ class Encoder(Protocol):
     provider: str
     threads: int
     batch_tokens: int
-    recurrent: bool
+    recurrent: bool = False
 
     @property
     def dimension(self) -> int:
         """Width of a document vector."""
-        ...
+        return self.checkpoint.dimension
 
     @property
     def fingerprint(self) -> str:
         """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        ...
+        return vector_space(self.checkpoint).fingerprint
 
     @property
     def section_reader(self) -> SectionReader | None:
         """What makes vectors of sections, by a learned projection; None where nothing does."""
-        ...
+        return None
 
-    @property
-    def read(self) -> DocumentTokenizer:
+    @cached_property
+    def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
-        ...
+        return open_document_tokenizer(self.checkpoint)
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
-        ...
+        split = self.encode_block_vectors(documents)
+        vectors = self.encode_documents([document.blocks for document in documents], split)
+        return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
 
     def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks to encode of each document."""
-        ...
+        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
+
+        With all threads; for offline work.
+        """
+        if not documents:
+            return []
+        of_each = [document.to_encode for document in documents]
+        if self.recurrent:
+            with ThreadPoolExecutor(self.threads) as pool:
+                return list(pool.map(self.encode_blocks, of_each))
+        vectors = self.encode_many_blocks([block for blocks in of_each for block in blocks])
+        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
+
+    def encode_many_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N blocks of many documents with all threads: [N, block_dimension]."""
+        if self.batch_tokens or not blocks:
+            return self.encode_blocks(blocks)
+        size = max(1, min(BLOCKS_A_TASK, len(blocks) // (4 * self.threads)))
+        tasks = [blocks[start : start + size] for start in range(0, len(blocks), size)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return np.concatenate(list(pool.map(self.encode_blocks, tasks)))
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension].
@@ -135,74 +137,11 @@ class Encoder(Protocol):
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
     ) -> Float32:
-        """Encode D documents, as `encode_document`: [D, dimension]."""
-        ...
+        """Encode D documents, as `encode_document`, with all threads: [D, dimension]."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            each = list(pool.map(self.encode_document, blocks, block_vectors))
+        return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
 
     def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow, and check the result."""
         ...
-
-
-class OpenedCheckpoint:
-    """What the encoders of this package have in common; for the attributes see `Encoder`."""
-
-    recurrent: bool
-    threads: int
-    batch_tokens: int
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._space = vector_space(checkpoint)
-
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
-
-    @property
-    def section_reader(self) -> SectionReader | None:
-        """None, unless an encoder has vectors of sections besides those of its blocks."""
-        return None
-
-    def encode(self: Encoder, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        split = self.encode_block_vectors(documents)
-        vectors = self.encode_documents([document.blocks for document in documents], split)
-        return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
-
-    def encode_block_vectors(self: Encoder, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
-
-        With all threads.
-        """
-        if not documents:
-            return []
-        of_each = [document.to_encode for document in documents]
-        with ThreadPoolExecutor(self.threads) as pool:
-            if self.recurrent:
-                return list(pool.map(self.encode_blocks, of_each))
-            flat = [block for blocks in of_each for block in blocks]
-            if self.batch_tokens:
-                vectors = self.encode_blocks(flat)
-            else:
-                size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * self.threads)))
-                tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
-                vectors = np.concatenate(list(pool.map(self.encode_blocks, tasks)))
-        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
-
-
-def encode_texts(encoder: Encoder, texts: Sequence[str]) -> list[EncodedText]:
-    """Encode whole texts with all threads.
-
-    Raises:
-        EmptyTextError: a text has no token.
-    """
-    documents = [encoder.read(text) for text in texts]
-    encoded = encoder.encode(documents)
-    vectors = zip(encoded.document_vectors, encoded.block_vectors, documents, strict=True)
-    return [EncodedText(vector, blocks, document.receipt) for vector, blocks, document in vectors]

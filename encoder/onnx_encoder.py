@@ -7,40 +7,39 @@ On a GPU the blocks of many documents are packed, sorted by length, into a few f
 (`encoder/device/`), and so are the block vectors of many documents. The thread that packs the next
 call, and takes the last one apart, runs in parallel to the one that waits for the device.
 
-A recurrent encoder reads the blocks of a document in order, each by one call with a memory of those
-before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
+A recurrent encoder reads the blocks of a document in order, once or twice, each by one call with a
+memory of those before, whose size does not depend on the document (the ERNIE-Doc paper, sections
+3.2 and 3.3). So it encodes whole documents: many at a time on a CPU, one on a GPU.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Float32
-from encoder.block_selection import open_document_tokenizer
+from encoder.arrays import Float32, Int64
 from encoder.checkpoint import CONFIG, SECTION_GRAPH, Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
-from encoder.device.providers import device_of
-from encoder.document_reading import DocumentReading
-from encoder.encoder import OpenedCheckpoint, WarmRun
+from encoder.device.providers import CPU, DEVICES
+from encoder.encoder import Encoder, WarmRun
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.terms.term_channel import open_term_channel
-from encoder.tokenizer import BlockTokenizer
 
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
+# The step graph: its inputs by name -> block vectors [1, H], memory, and mask of the memory.
+Step = Callable[[Mapping[str, Float32 | Int64]], Sequence[Float32 | Int64]]
 
 
-class OnnxEncoder(OpenedCheckpoint):
-    """An `encoder.encoder.Encoder` of the graphs of a checkpoint; for the attributes see there."""
+class OnnxEncoder(Encoder):
+    """An encoder of the graphs of a checkpoint."""
 
     def __init__(
         self,
@@ -63,18 +62,18 @@ class OnnxEncoder(OpenedCheckpoint):
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
         """
-        super().__init__(checkpoint)
+        self.checkpoint = checkpoint
         graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
-        device = device_of(graphs.provider)
+        device = DEVICES[graphs.provider]
         self._blocks = BoundGraph(graphs.block, checkpoint.block_dimension, device)
         self._documents = BoundGraph(graphs.document, checkpoint.dimension, device)
         self._sections = open_section_graph(checkpoint)
         self._terms = open_term_channel(checkpoint)
         self.precision = graphs.precision
         self.provider = graphs.provider
-        self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
+        self.threads = threads or (usable_cores() if graphs.provider == CPU else 1)
         self.recurrent = checkpoint.segment_memory is not None
         self.batch_tokens = graphs.packing.batch_tokens
 
@@ -84,7 +83,7 @@ class OnnxEncoder(OpenedCheckpoint):
         A recurrent encoder takes all blocks of one document, in their order.
         """
         if self.recurrent:
-            return self.begin_document(blocks).read()
+            return read_segments(self.checkpoint, self._step, blocks)
         vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
 
         def encode(rows: Sequence[int]) -> None:
@@ -98,11 +97,9 @@ class OnnxEncoder(OpenedCheckpoint):
         self._run_calls(encode, self._packing.calls(blocks))
         return vectors
 
-    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Begin to read a document with a recurrent encoder, one block a step."""
-        return DocumentReading(
-            self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
-        )
+    def _step(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        found: list[NDArray[Any]] = self._graphs.block.run(None, dict(inputs))
+        return found
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Encode one document of block vectors [S, block_dimension]: [dimension], unit norm.
@@ -118,9 +115,7 @@ class OnnxEncoder(OpenedCheckpoint):
     ) -> Float32:
         """Encode D documents, as `encode_document`, with all threads or packed: [D, dimension]."""
         if not self.batch_tokens:
-            with ThreadPoolExecutor(self.threads) as pool:
-                each = list(pool.map(self.encode_document, blocks, block_vectors))
-            return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
+            return super().encode_documents(blocks, block_vectors)
         if not all(map(len, block_vectors)):
             raise ValueError("a document with no block has no vector")
         features = [self.term_features(block) for block in blocks]
@@ -168,11 +163,6 @@ class OnnxEncoder(OpenedCheckpoint):
             inputs["term_features"] = term_features[None]
         vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
         return vector
-
-    @cached_property
-    def read(self) -> BlockTokenizer:
-        """What splits a text into the sentence blocks that it encodes."""
-        return open_document_tokenizer(self.checkpoint)
 
     @property
     def section_reader(self) -> SectionReader | None:
@@ -238,3 +228,37 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def read_segments(checkpoint: Checkpoint, step: Step, blocks: Sequence[Sequence[int]]) -> Float32:
+    """Read the segments of a document on the calling thread: their block vectors [S, H].
+
+    Args:
+        checkpoint: of a recurrent encoder.
+        step: runs its step graph.
+        blocks: token ids of each segment, without special tokens.
+
+    Raises:
+        CheckpointError: the encoder is not recurrent.
+        ValueError: a segment is longer than the encoder reads.
+    """
+    memory = checkpoint.segment_memory
+    if memory is None:
+        raise CheckpointError(f"checkpoint {checkpoint.name} reads each block by itself")
+    longest = max(map(len, blocks), default=0) + 2
+    if longest > checkpoint.block_length:
+        raise ValueError(
+            f"a segment of {longest} tokens, special tokens included: checkpoint "
+            f"{checkpoint.name} reads at most {checkpoint.block_length}"
+        )
+    vectors = np.empty((len(blocks), checkpoint.block_dimension), dtype=np.float32)
+    shape = (memory.layers, 1, memory.length, checkpoint.block_dimension)
+    states: Float32 | Int64 = np.zeros(shape, dtype=np.float32)
+    mask: Float32 | Int64 = np.zeros((1, memory.length), dtype=np.int64)
+    for _ in range(memory.passes):  # the vectors of the last pass stay
+        for place, block in enumerate(blocks):
+            ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+            vector, states, mask = step({**inputs, "memory": states, "memory_mask": mask})
+            vectors[place] = vector[0]
+    return vectors

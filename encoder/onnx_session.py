@@ -49,11 +49,6 @@ class OpenedGraphs:
     provider: str
     packing: BlockPacking
 
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the CPU computes."""
-        return self.provider == CPU
-
 
 def open_graphs(
     checkpoint: Checkpoint,
@@ -113,11 +108,6 @@ def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: s
         f"{checkpoint.directory} has no {requested or 'graphs'}; "
         f"it has: {', '.join(checkpoint.precisions) or 'none'}"
     )
-
-
-def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort.InferenceSession:
-    """Open the graph of a reranker, for the CPU."""
-    return open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
 
 
 class SectionGraph:

@@ -14,14 +14,12 @@ from filelock import FileLock, Timeout
 
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
-    MIN_SAMPLE,
+    SAMPLE_DOCUMENTS,
     AlignedBlocks,
     AlignmentSpace,
-    fit_space,
-    join_aligned,
+    at_equal_distances,
+    fit_to_blocks,
     open_space,
-    sample_blocks,
-    sample_documents,
 )
 from encoder.arrays import Float32, Int64
 from encoder.block_selection import open_selector
@@ -210,13 +208,14 @@ def embed_encoded_corpus(
 ) -> EmbeddedCorpus:
     """Run the document level over the stored blocks of every document of a corpus, and align them.
 
-    Block vectors are stored in half precision: the vectors differ from served ones by about 1e-4.
+    Vectors are as documents are compared by them: whitened, where the space does so. Block vectors
+    are stored in half precision: the vectors differ from served ones by about 1e-4.
 
     Args:
         encoded: by the sentence level of the same checkpoint.
         encoder: reads at most `max_blocks` of the stored blocks of a document, and of these the
             reading share of its checkpoint.
-        space: to align blocks in; fitted to the corpus, as a store does, when not given.
+        space: to compare in; fitted to the corpus, as a store does, when not given.
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks
@@ -238,11 +237,12 @@ def embed_encoded_corpus(
         read += [sum(map(len, block)) for block in blocks]
     return EmbeddedCorpus(
         ids=encoded.ids,
-        vectors=np.concatenate(vectors),
+        vectors=space.whiten(np.concatenate(vectors)),
         tokens=encoded.tokens,
         tokens_read=np.array(read, dtype=np.int64),
         skipped=encoded.skipped,
-        aligned=join_aligned(space, aligned),
+        aligned=aligned,
+        space=space,
     )
 
 
@@ -262,8 +262,9 @@ def _fit_space(
 ) -> AlignmentSpace:
     """Fit a space to a corpus; of one that is too small, use that of the checkpoint."""
     rows = encoded.rows.tolist()
-    if len(rows) < MIN_DOCUMENTS:
-        return open_space(checkpoint)
-    chosen = sample_documents(len(rows)).tolist()
-    sample = sample_blocks([encoded.archive.vectors(rows[n])[selected[n]] for n in chosen])
-    return fit_space(sample) if len(sample) >= MIN_SAMPLE else open_space(checkpoint)
+    fitted = None
+    if len(rows) >= MIN_DOCUMENTS:
+        chosen = at_equal_distances(len(rows), SAMPLE_DOCUMENTS).tolist()
+        blocks = [encoded.archive.vectors(rows[n])[selected[n]] for n in chosen]
+        fitted = fit_to_blocks(blocks, whitens=checkpoint.mean_of_blocks)
+    return fitted or open_space(checkpoint)

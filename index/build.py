@@ -287,7 +287,7 @@ def _encode(
 def publish(data: DataDirectory, progress: Progress) -> None:
     """Bring the copies that are searched up to the store and publish them.
 
-    An index that was outgrown is trained again.
+    An index that was outgrown, or is in another space than the store, is trained again.
 
     Raises:
         SnapshotError: it could not be published.
@@ -298,7 +298,7 @@ def publish(data: DataDirectory, progress: Progress) -> None:
     if data.store.searched_elsewhere:
         return
     index = data.index
-    if index.outgrown:
+    if index.outgrown or index.moved:
         progress.started("training the index", None)
         index.rebuild()
     elif index.sequence != before or index.generation == 0:

@@ -1,11 +1,12 @@
 """Vectors of a corpus without an index: `longmatch embed` and the input of evaluations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from encoder.alignment.space import AlignedCorpus
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
 from encoder.encoder import Encoder
@@ -26,6 +27,7 @@ class EmbeddedCorpus:
         tokens_read: Int64[N], those of them that were read.
         skipped: how many pieces of input were skipped.
         aligned: the aligned blocks of the documents; None without block vectors.
+        space: that the blocks are in, and the vectors are compared in; likewise.
     """
 
     ids: tuple[str, ...]
@@ -33,7 +35,8 @@ class EmbeddedCorpus:
     tokens: Int64
     tokens_read: Int64
     skipped: int
-    aligned: AlignedCorpus | None = None
+    aligned: Sequence[AlignedBlocks] | None = None
+    space: AlignmentSpace | None = None
 
 
 def embed_corpus(corpus: Path, encoder: Encoder, progress: Progress) -> EmbeddedCorpus:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
@@ -293,14 +295,15 @@ def to_comparable(
     """
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")
-    blocks, aligned = text.blocks, None
+    blocks, aligned, vector = text.blocks, None, text.vector
     if alignable is not None:
+        vector = alignable.space.whiten(vector[np.newaxis])[0]
         aligned = alignable.blocks.get(text.vector_id) or alignable.project(
             text.text, as_stored(blocks.vectors), blocks.offsets
         )
     return prepare_text(
         text.text,
-        text.vector,
+        vector,
         blocks.vectors,
         blocks.offsets,
         aligned=aligned,

@@ -16,7 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from encoder.checkpoint import Checkpoint, VectorSpace
-from encoder.encoder import DocumentTokenizer, Encoder
+from encoder.encoder import Encoder
+from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
 from index.errors import StoreError
 from index.search.calibrate import LiveScoring, ScoreCalibrator
@@ -75,7 +76,7 @@ class Engine:
 
     settings: Settings
     checkpoint: Checkpoint
-    tokenizer: DocumentTokenizer
+    tokenizer: BlockTokenizer
     encoder: Encoder
     scheduler: EncodeScheduler
     reranking: "RerankPool | None"
@@ -130,7 +131,7 @@ class Collection:
     name: str
     engine: Engine
     checkpoint: Checkpoint
-    tokenizer: DocumentTokenizer
+    tokenizer: BlockTokenizer
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring

@@ -67,14 +67,20 @@ class Maintenance:
         Returns:
             The seconds until the next round.
         """
-        local = self._keep_lists, self._keep_snapshot, self._keep_words, self._keep_titles
+        local = (
+            self._keep_space_of_index,
+            self._keep_lists,
+            self._keep_snapshot,
+            self._keep_words,
+            self._keep_titles,
+        )
         for task in (
             self._data.engine.catch_up,  # if it missed a change of the store
             lambda: follow_all(self._data.store.followers),
             self._keep_common_text,
+            self._keep_alignment,
             *(() if self._data.store.searched_elsewhere else local),
             self._keep_families,
-            self._keep_alignment,
             self._keep_scoring,
         ):
             if self._stops():
@@ -86,6 +92,11 @@ class Maintenance:
             except Exception:
                 _log.exception("maintenance of the index failed")
         return self.seconds
+
+    def _keep_space_of_index(self) -> None:
+        """Whiten the vectors of the index anew, if a space was fitted since."""
+        if self._data.index.moved:
+            self._data.index.rebuild()
 
     def _keep_lists(self) -> None:
         index = self._data.index

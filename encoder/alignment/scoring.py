@@ -32,11 +32,6 @@ _CANDIDATES_A_CALL = 200
 _LEAST_SELF_SCORE = 1e-3  # of a document of nothing but hubs
 
 
-def similarities(left: AlignedBlocks, right: AlignedBlocks) -> Float32:
-    """Return s(i, j) of all blocks of two documents, [S, T]."""
-    return _products(left, [right])
-
-
 def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     """Return the alignment score [N] of one document with N others, each of at least one block.
 
@@ -46,7 +41,7 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
         return np.zeros(0, dtype=np.float32)
     lengths: Int64 = np.array([len(candidate) for candidate in candidates], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    pairs = _products(query, candidates)
+    pairs = similarities(query, candidates)
     best = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0)
     ours = best.sum(axis=0) / number_counted(query)
     hubness = np.concatenate([candidate.hubness for candidate in candidates])
@@ -104,7 +99,7 @@ def _align_known(blocks: Sequence[AlignedBlocks | None], pairs: Int64) -> Float3
     return scores
 
 
-def _products(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
+def similarities(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     """Return s(i, j), [S, T] with the blocks of all candidates one after another.
 
     Two more columns let the matrix product subtract the hubness of both blocks too.
@@ -143,7 +138,7 @@ class Contributions:
 
 def find_contributions(left: AlignedBlocks, right: AlignedBlocks) -> Contributions:
     """Return what each pair of blocks gives to the alignment score; neither document is empty."""
-    table = similarities(left, right)
+    table = similarities(left, [right])
     given = np.zeros(table.shape)
     rows, columns = np.arange(len(left)), np.arange(len(right))
     ours, theirs = 2 * number_counted(left), 2 * number_counted(right)

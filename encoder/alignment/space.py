@@ -9,6 +9,9 @@ block is measured.
     x -> normalise((x - mean) projection)
     hubness(x) = mean cosine of x to the `NEIGHBOURS` nearest blocks of the background
 
+Where the vector of a document is the mean of those of its blocks, a space whitens it, too: along
+the axes of the blocks, all of them, and less the mean of document vectors.
+
 The hubness is the mean similarity r of cross-domain similarity local scaling (CSLS; Conneau et al.,
 "Word translation without parallel data", ICLR 2018, section 2.3); common blocks count less for it,
 as frequent words do for their inverse document frequency.
@@ -19,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +37,13 @@ BACKGROUND = 4_000  # blocks
 MAX_BLOCKS = 96  # of a document; of longer ones, blocks at equal distances
 MIN_SAMPLE = 2_000  # blocks; fewer say too little about the principal axes
 MIN_DOCUMENTS = 100  # the statistics of fewer are those of their topics
+BLOCKS_AN_AXIS = 4  # to whiten documents; of fewer, the last axes would be noise that is enlarged
 SAMPLE_DOCUMENTS = 2_000  # their block vectors are held in memory
 SAMPLE_BLOCKS = 20_000
 WHITENING_POWER = 0.5
 COMMON_HUBNESS = 2.0  # of a block of common text: no cosine is more than half of it
 _ARRAYS = ("mean", "projection", "background", "background_scales")
+_DOCUMENT_ARRAYS = ("document_mean", "document_projection")
 _INT8 = 127.0
 _SMALLEST = 1e-9
 
@@ -62,66 +67,35 @@ class AlignedBlocks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AlignedCorpus(Sequence[AlignedBlocks]):
-    """The blocks of N documents in one space.
+class Whitening:
+    """How document vectors are whitened that are the means of block vectors.
 
     Attributes:
-        space: that they are in.
-        codes: Int8[B, D], of all documents one after another.
-        scales: Float32[B].
-        hubness: Float32[B].
-        ends: Int64[N], where each document ends.
+        mean: Float32[H].
+        projection: Float32[H, H].
     """
 
-    space: "AlignmentSpace"
-    codes: Int8
-    scales: Float32
-    hubness: Float32
-    ends: Int64
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    @overload
-    def __getitem__(self, row: int) -> AlignedBlocks: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[AlignedBlocks]: ...
-    def __getitem__(self, row: int | slice) -> AlignedBlocks | list[AlignedBlocks]:
-        if isinstance(row, slice):
-            return [self[number] for number in range(*row.indices(len(self)))]
-        stop = int(self.ends[row])
-        start = int(self.ends[row - 1]) if row else 0
-        return AlignedBlocks(
-            self.codes[start:stop], self.scales[start:stop], self.hubness[start:stop]
-        )
-
-
-def join_aligned(space: "AlignmentSpace", documents: Sequence[AlignedBlocks]) -> AlignedCorpus:
-    """Make a corpus of one document or more."""
-    return AlignedCorpus(
-        space,
-        np.concatenate([document.codes for document in documents]),
-        np.concatenate([document.scales for document in documents]),
-        np.concatenate([document.hubness for document in documents]),
-        np.cumsum([len(document) for document in documents], dtype=np.int64),
-    )
+    mean: Float32
+    projection: Float32
 
 
 @dataclass(frozen=True, eq=False)
 class AlignmentSpace:
-    """A space to align block vectors in.
+    """A space to align block vectors in, and to compare document vectors in.
 
     Attributes:
         mean: Float32[H].
         projection: Float32[H, D].
         background: Int8[B, D], blocks of a corpus in this space, as codes; B may be 0.
         background_scales: Float32[B].
+        documents: how document vectors are whitened; None where they are compared as they are.
     """
 
     mean: Float32
     projection: Float32
     background: Int8
     background_scales: Float32
+    documents: Whitening | None = None
 
     @property
     def dimension(self) -> int:
@@ -141,6 +115,12 @@ class AlignmentSpace:
         chosen = vectors[choose_blocks(len(vectors))]
         codes, scales = quantise(_transform(chosen, self.mean, self.projection))
         return AlignedBlocks(codes, scales, self._hubness(codes * scales[:, None]))
+
+    def whiten(self, vectors: Float32) -> Float32:
+        """Return document vectors [N, dimension] as they are compared, at unit norm."""
+        if self.documents is None:
+            return vectors
+        return _transform(vectors, self.documents.mean, self.documents.projection)
 
     def _hubness(self, rows: Float32) -> Float32:
         """Return the hubness [S] of vectors [S, D]; 0 without a background."""
@@ -168,20 +148,35 @@ def at_equal_distances(count: int, limit: int) -> Int64:
     return np.arange(chosen, dtype=np.int64) * count // max(chosen, 1)
 
 
-def sample_documents(count: int) -> Int64:
-    """Return which of `count` documents a space is fitted to: all, or some at equal distances."""
-    return at_equal_distances(count, SAMPLE_DOCUMENTS)
-
-
 def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
     """Return the block vectors that a space is fitted to, of at least one document of [S, H]."""
-    chosen = sample_documents(len(documents)).tolist()
+    chosen = at_equal_distances(len(documents), SAMPLE_DOCUMENTS).tolist()
     each = max(1, SAMPLE_BLOCKS // len(chosen))
     parts = [documents[row][at_equal_distances(len(documents[row]), each)] for row in chosen]
     return np.concatenate(parts).astype(np.float32)
 
 
-def fit_space(sample: Float32, *, dimension: int = DIMENSION) -> AlignmentSpace:
+def fit_to_blocks(
+    documents: Sequence[NDArray[np.floating]], *, whitens: bool
+) -> AlignmentSpace | None:
+    """Fit a space to the block vectors [S, H] of documents; None of too few blocks.
+
+    Args:
+        documents: of a corpus, of which some are sampled.
+        whitens: whether their vectors are the means of these, which are whitened.
+    """
+    sample = sample_blocks(documents)
+    if len(sample) < MIN_SAMPLE:
+        return None
+    if not whitens:
+        return fit_space(sample)
+    means = [blocks.mean(axis=0, dtype=np.float32) for blocks in documents if len(blocks)]
+    return fit_space(sample, documents=unit(np.stack(means)))
+
+
+def fit_space(
+    sample: Float32, *, dimension: int = DIMENSION, documents: Float32 | None = None
+) -> AlignmentSpace:
     """Fit a space to block vectors of a corpus.
 
     Deterministic: the background are rows at equal distances.
@@ -189,6 +184,8 @@ def fit_space(sample: Float32, *, dimension: int = DIMENSION) -> AlignmentSpace:
     Args:
         sample: [N, H] block vectors of many documents, in any order.
         dimension: of the space; H where that is fewer.
+        documents: [M, H] vectors of documents, where these are to be whitened; they stay as they
+            are with fewer than `BLOCKS_AN_AXIS` H blocks.
 
     Raises:
         ValueError: there are fewer than `MIN_SAMPLE` blocks, or one is not finite.
@@ -200,19 +197,31 @@ def fit_space(sample: Float32, *, dimension: int = DIMENSION) -> AlignmentSpace:
     mean: Float64 = sample.mean(axis=0, dtype=np.float64)
     centred = sample - mean
     variances, axes = np.linalg.eigh(centred.T @ centred / len(sample))
-    largest = slice(None, -min(dimension, len(variances)) - 1, -1)
-    deviations = np.sqrt(np.maximum(variances[largest], variances[-1] * 1e-6 + _SMALLEST**2))
-    projection = axes[:, largest] * deviations**-WHITENING_POWER
+    deviations = np.sqrt(np.maximum(variances[::-1], variances[-1] * 1e-6 + _SMALLEST**2))
+    whitened = (axes[:, ::-1] * deviations**-WHITENING_POWER).astype(np.float32)
     background = sample[at_equal_distances(len(sample), BACKGROUND)]
-    space = mean.astype(np.float32), projection.astype(np.float32)
-    return AlignmentSpace(*space, *quantise(_transform(background, *space)))
+    space = mean.astype(np.float32), whitened[:, :dimension].copy()
+    whitening = None
+    if documents is not None:
+        enough = len(sample) >= BLOCKS_AN_AXIS * len(mean)
+        whitening = Whitening(documents.mean(axis=0), whitened) if enough else _neutral(len(mean))
+    return AlignmentSpace(*space, *quantise(_transform(background, *space)), whitening)
 
 
-def neutral_space(width: int) -> AlignmentSpace:
-    """Return the space of cosines of the block vectors [., width] themselves."""
-    mean, projection = np.zeros(width, dtype=np.float32), np.eye(width, dtype=np.float32)
-    codes, scales = quantise(projection[:0])
-    return AlignmentSpace(mean, projection, codes, scales)
+def neutral_space(width: int, *, whitens: bool = False) -> AlignmentSpace:
+    """Return the space of cosines of the vectors [., width] themselves.
+
+    With `whitens`, a space that is fitted after it whitens document vectors.
+    """
+    same = _neutral(width)
+    codes, scales = quantise(same.projection[:0])
+    return AlignmentSpace(
+        same.mean, same.projection, codes, scales, documents=same if whitens else None
+    )
+
+
+def _neutral(width: int) -> Whitening:
+    return Whitening(np.zeros(width, dtype=np.float32), np.eye(width, dtype=np.float32))
 
 
 def quantise(rows: Float32) -> tuple[Int8, Float32]:
@@ -231,7 +240,11 @@ def _transform(vectors: Float32, mean: Float32, projection: Float32) -> Float32:
 def write_space(space: AlignmentSpace) -> bytes:
     """Serialise a space as an .npz file."""
     file = io.BytesIO()
-    np.savez(file, **{name: getattr(space, name) for name in _ARRAYS})
+    arrays = {name: getattr(space, name) for name in _ARRAYS}
+    if space.documents is not None:
+        values = space.documents.mean, space.documents.projection
+        arrays |= dict(zip(_DOCUMENT_ARRAYS, values, strict=True))
+    np.savez(file, **arrays)
     return file.getvalue()
 
 
@@ -243,7 +256,10 @@ def read_space(data: bytes) -> AlignmentSpace:
     """
     try:
         arrays = read_arrays(data)
-        space = AlignmentSpace(*(arrays[name] for name in _ARRAYS))
+        whitening = None
+        if not arrays.keys().isdisjoint(_DOCUMENT_ARRAYS):
+            whitening = Whitening(*(arrays[name] for name in _DOCUMENT_ARRAYS))
+        space = AlignmentSpace(**{name: arrays[name] for name in _ARRAYS}, documents=whitening)
     except (KeyError, ValueError) as error:
         raise ValueError(f"not an alignment space: {error}") from error
     _check(space)
@@ -254,14 +270,17 @@ def _check(space: AlignmentSpace) -> None:
     if space.projection.ndim != 2:
         raise ValueError(f"the projection has shape {space.projection.shape}")
     width, dimension = space.projection.shape
-    expected = {
-        "mean": ((width,), np.float32),
-        "projection": ((width, dimension), np.float32),
-        "background": ((len(space.background), dimension), np.int8),
-        "background_scales": ((len(space.background),), np.float32),
+    blocks, documents = len(space.background), space.documents
+    expected: dict[str, tuple[NDArray[Any], tuple[int, ...], type]] = {
+        "mean": (space.mean, (width,), np.float32),
+        "projection": (space.projection, (width, dimension), np.float32),
+        "background": (space.background, (blocks, dimension), np.int8),
+        "background_scales": (space.background_scales, (blocks,), np.float32),
     }
-    for name, (shape, kind) in expected.items():
-        array = getattr(space, name)
+    if documents is not None:
+        expected["document_mean"] = (documents.mean, (width,), np.float32)
+        expected["document_projection"] = (documents.projection, (width, width), np.float32)
+    for name, (array, shape, kind) in expected.items():
         if array.shape != shape or array.dtype != kind:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}")
 
@@ -269,7 +288,7 @@ def _check(space: AlignmentSpace) -> None:
 def open_space(checkpoint: Checkpoint) -> AlignmentSpace:
     """Return the space of a checkpoint: of its training documents, or else the neutral one."""
     if ALIGNMENT not in checkpoint.files:
-        return neutral_space(checkpoint.block_dimension)
+        return neutral_space(checkpoint.block_dimension, whitens=checkpoint.mean_of_blocks)
     path = checkpoint.directory / ALIGNMENT
     try:
         space = read_space(read_verified(checkpoint.directory, checkpoint.files, ALIGNMENT))

@@ -19,16 +19,17 @@ from encoder.comparison.matches import (
     Background,
     BlockRun,
     Box,
-    ExactMatch,
+    Words,
     find_exact_matches,
     match_blocks,
     match_sentences,
     measure_background,
     merge_spans,
+    word_range,
+    words_in,
 )
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
 from encoder.comparison.text import ComparableText, span_vectors
-from encoder.comparison.words import Words, word_range, words_in
 
 _OF_SHORT_TEXTS = Background(centre=0.173, spread=0.193)
 
@@ -134,15 +135,15 @@ def _worded(
 ) -> list[_Passage]:
     """Find the passages that share their words, or most of their distinctive ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
-    ours = words_in(left.words, [(match.left, match.left + match.length) for match in exact])
-    theirs = words_in(right.words, [(match.right, match.right + match.length) for match in exact])
+    ours = words_in(left.words, [box[:2] for box in exact])
+    theirs = words_in(right.words, [box[2:] for box in exact])
     links = match_sentences(
         (_without(left.words, ours), left.sentences),
         (_without(right.words, theirs), right.sentences),
         least_cosine=rule.sentence_cosine,
         least_shared=rule.sentence_shared,
     )
-    boxes = [_box(match) for match in exact] + [Box(*link.left, *link.right) for link in links]
+    boxes = [*exact, *links]
     ours_before, theirs_before = _counted(ours), _counted(theirs)
     found = []
     for box in merge_spans(boxes, rule.gap):
@@ -246,10 +247,6 @@ def _covered(words: Words, passages: Sequence[tuple[tuple[int, ...], PassageKind
         all=float(sizes[verbatim | rest].sum()) / total,
         verbatim=float(sizes[verbatim].sum()) / total,
     )
-
-
-def _box(match: ExactMatch) -> Box:
-    return Box(match.left, match.left + match.length, match.right, match.right + match.length)
 
 
 def _counted(mask: Bool) -> Int64:

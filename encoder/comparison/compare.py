@@ -1,10 +1,15 @@
-"""Comparing two texts: score, relation, passages, aligned blocks, coverage, sections."""
+"""Comparing two texts: score, relation, passages, aligned blocks, coverage, sections, differences.
+
+No text is encoded here.
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from encoder.alignment.scoring import find_contributions
 from encoder.alignment.space import choose_blocks
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
@@ -12,12 +17,15 @@ from encoder.comparison.alignment import (
     Coverage,
     align_texts,
 )
-from encoder.comparison.differences import find_differences
+from encoder.comparison.matches import Words, find_exact_matches, word_range, words_in
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
     BlockAlignment,
     Comparison,
+    Difference,
+    DifferenceKind,
+    Differences,
     PairScore,
     Relation,
     SectionScoresFrom,
@@ -25,8 +33,9 @@ from encoder.comparison.result import (
 )
 from encoder.comparison.sections import SectionReader, attended_blocks
 from encoder.comparison.text import ComparableText, span_vectors
-from encoder.comparison.words import word_range
 
+_SHINGLE = 4  # consecutive equal words; of differences, shorter ones are equal by chance
+_MISSING = 0.5  # share of the words of a block, from which all of it is missing
 _NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar": "similar"}
 
 
@@ -99,14 +108,10 @@ def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
 
 
 def _longest(left: ComparableText, passages: list[AlignedPassage]) -> str:
-    words = {passage: _words(left, passage) for passage in passages}
-    longest = max(passages, key=words.__getitem__)
-    return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
-
-
-def _words(read: ComparableText, passage: AlignedPassage) -> int:
-    first, last = word_range(read.words, *passage.left)
-    return last - first
+    ranges = [word_range(left.words, *passage.left) for passage in passages]
+    sizes = [last - first for first, last in ranges]
+    longest = passages[sizes.index(max(sizes))]
+    return f"The longest passage has {max(sizes)} words and is shared {_NAMES[longest.kind]}."
 
 
 def percent(share: float) -> str:
@@ -189,3 +194,76 @@ def _spans(read: ComparableText, aligned: Int64) -> list[Span]:
     """Return the characters of blocks, given by their places among those that are aligned."""
     blocks = choose_blocks(len(read.offsets))[aligned]
     return [Span(*place) for place in read.offsets[blocks].tolist()]
+
+
+def find_differences(
+    left: ComparableText, right: ComparableText, passages: Sequence[AlignedPassage]
+) -> Differences:
+    """Find the blocks of each of two texts that the other lacks, or has in other words.
+
+    Args:
+        left: one text.
+        right: the other, of the same checkpoint.
+        passages: that the two share.
+    """
+    matches = find_exact_matches(left.words, right.words, _SHINGLE)
+    ours, theirs = [box[:2] for box in matches], [box[2:] for box in matches]
+    shared = [passage for passage in passages if passage.kind != "similar"]
+    return Differences(
+        _lacking(left, right, ours, [passage.left for passage in shared]),
+        _lacking(right, left, theirs, [passage.right for passage in shared]),
+    )
+
+
+def _lacking(
+    read: ComparableText,
+    other: ComparableText,
+    equal: Sequence[tuple[int, ...]],
+    passages: Sequence[Span],
+) -> tuple[Difference, ...]:
+    """Return the blocks of a text that are not in the other, given the words that are."""
+    same = words_in(read.words, equal)
+    covered = same | words_in(
+        read.words, [word_range(read.words, *passage) for passage in passages]
+    )
+    cosines = read.block_vectors @ other.block_vectors.T
+    found = []
+    for span, block in _parts(read):
+        first, last = word_range(read.words, *span)
+        if same[first:last].all():
+            continue
+        missing = float(np.mean(~covered[first:last])) > _MISSING
+        nearest, similarity = None, None
+        if block is not None:
+            place = int(cosines[block].argmax())
+            nearest = Span(*other.offsets[place].tolist())
+            similarity = float(np.clip(cosines[block, place], -1.0, 1.0))
+        words = _runs(read.words, same, first, last)
+        kind: DifferenceKind = "missing" if missing else "changed"
+        found.append(Difference(span, kind, words, nearest, similarity))
+    return tuple(found)
+
+
+def _parts(read: ComparableText) -> list[tuple[Span, int | None]]:
+    """Return the blocks of a text with their numbers, and the sentences that are in no block."""
+    parts: list[tuple[Span, int | None]] = []
+    blocks = [word_range(read.words, *offsets) for offsets in read.offsets.tolist()]
+    parts += [(Span(*place), number) for number, place in enumerate(read.offsets.tolist())]
+    inside = words_in(read.words, blocks)
+    starts, ends = read.words.starts, read.words.ends
+    for first, last in zip(
+        read.sentences.first.tolist(), read.sentences.last.tolist(), strict=True
+    ):
+        if first < last and not inside[first:last].any():
+            parts.append((Span(int(starts[first]), int(ends[last - 1])), None))
+    return sorted(parts, key=lambda part: part[0])
+
+
+def _runs(words: Words, same: Bool, first: int, last: int) -> tuple[Span, ...]:
+    """Return the characters of the runs of words in `first:last` that are not the same."""
+    flags = np.concatenate([[True], same[first:last], [True]]).astype(np.int8)
+    changes = np.flatnonzero(np.diff(flags)).tolist()
+    return tuple(
+        Span(int(words.starts[first + begin]), int(words.ends[first + end - 1]))
+        for begin, end in zip(changes[::2], changes[1::2], strict=True)
+    )

@@ -19,7 +19,48 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt64
-from encoder.comparison.words import Words, word_range
+from encoder.terms.segmentation import word_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one text, in order.
+
+    Attributes:
+        codes: Int64[W], equal for equal words as search counts them; valid in this process only.
+        starts: Int64[W], the first character of each.
+        ends: Int64[W], the character after each.
+    """
+
+    codes: Int64
+    starts: Int64
+    ends: Int64
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def locate_words(text: str) -> Words:
+    """Find the words of a text. Time is linear in its length."""
+    found = [(hash(word), begin, end) for word, begin, end in word_spans(text)]
+    table = np.array(found, dtype=np.int64).reshape(-1, 3)
+    return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
+
+
+def word_range(words: Words, start: int, end: int) -> tuple[int, int]:
+    """Return the range of the words that lie within characters `start:end`."""
+    first = int(np.searchsorted(words.starts, start, side="left"))
+    last = int(np.searchsorted(words.ends, end, side="right"))
+    return first, max(first, last)
+
+
+def words_in(words: Words, ranges: Sequence[tuple[int, ...]]) -> Bool:
+    """Return which words lie in any of the ranges (first, after the last), Bool[W]."""
+    table = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    changes = np.bincount(table[:, 0], minlength=len(words) + 1)
+    changes = changes - np.bincount(table[:, 1], minlength=len(words) + 1)
+    inside: Bool = np.cumsum(changes[: len(words)]) > 0
+    return inside
 
 
 class Box(NamedTuple):
@@ -81,31 +122,24 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_STEP = 64
 
 
-class ExactMatch(NamedTuple):
-    """Equal words: `left:left + length` of one text and `right:right + length` of the other."""
-
-    left: int
-    right: int
-    length: int
-
-
-def find_exact_matches(left: Words, right: Words, shingle: int) -> list[ExactMatch]:
+def find_exact_matches(left: Words, right: Words, shingle: int) -> list[Box]:
     """Find the passages of at least `shingle` words that two texts share.
 
     Every word of either text in a shared shingle is in a match; each occurrence of a passage that
     one text repeats is matched with an occurrence in the other.
 
     Returns:
-        Matches in the order of the left text; neighbours may overlap by less than a shingle.
+        Equal words, in the order of the left text; neighbours may overlap by less than a shingle.
     """
     there, back = _Shingles.of(left.codes, shingle), _Shingles.of(right.codes, shingle)
     found = list(_sweep(left.codes, right.codes, there, back, np.zeros(len(left), dtype=bool)))
     covered = np.zeros(len(right), dtype=bool)
-    for match in found:
-        covered[match.right : match.right + match.length] = True
+    for _, theirs, length in found:
+        covered[theirs : theirs + length] = True
     again = _sweep(right.codes, left.codes, back, there, covered)
-    found += [ExactMatch(other, match, length) for match, other, length in again]
-    return sorted(set(found))
+    found += [(ours, theirs, length) for theirs, ours, length in again]
+    boxes = {Box(ours, ours + size, theirs, theirs + size) for ours, theirs, size in found}
+    return sorted(boxes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +163,11 @@ class _Shingles:
 
 def _sweep(
     codes: Int64, others: Int64, mine: _Shingles, theirs: _Shingles, covered: Bool
-) -> Iterator[ExactMatch]:
-    """Scan a text and yield the longest match of each shared part not yet covered."""
+) -> Iterator[tuple[int, int, int]]:
+    """Scan a text and yield the longest match of each shared part not yet covered.
+
+    As its first word, that of the other text, and how many words they are.
+    """
     first = np.searchsorted(theirs.ordered, mine.hashes, side="left")
     last = np.searchsorted(theirs.ordered, mine.hashes, side="right")
     shared = np.flatnonzero(last > first)
@@ -146,7 +183,7 @@ def _sweep(
                 for candidate in candidates
             )
             if length >= mine.length:  # different words may have equal hashes
-                yield ExactMatch(place, -other, length)
+                yield place, -other, length
                 stop = place + length - mine.length + 1
         turn = int(np.searchsorted(shared, stop, side="left"))
 
@@ -167,13 +204,6 @@ def _common_length(first: Int64, other: Int64) -> int:
 LONGEST_SENTENCE = 40  # words; longer ones, and text without punctuation, are cut
 _MOST_PAIRS = 2_000_000  # of sentences that share a word; the most frequent words are dropped first
 _MOST_CELLS = 16_000_000
-
-
-class Link(NamedTuple):
-    """Words `left` of one text and words `right` of the other, as (first, after the last)."""
-
-    left: tuple[int, int]
-    right: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +235,7 @@ def match_sentences(
     *,
     least_cosine: float,
     least_shared: int,
-) -> list[Link]:
+) -> list[Box]:
     """Link each sentence to the most similar one of the other text.
 
     Args:
@@ -215,7 +245,7 @@ def match_sentences(
         least_shared: number of different words that they share.
 
     Returns:
-        Links in the order of the left text; a sentence can be the best of several others.
+        Boxes in the order of the left text; a sentence can be the best of several others.
     """
     ours, theirs = _entries(*left), _entries(*right)
     if not len(ours) or not len(theirs):
@@ -230,9 +260,11 @@ def match_sentences(
     rows, columns = np.divmod(pairs[good], len(right[1]))
     best = _best(rows, cosines[good]) | _best(columns, cosines[good])
     return [
-        Link(
-            (int(left[1].first[row]), int(left[1].last[row])),
-            (int(right[1].first[column]), int(right[1].last[column])),
+        Box(
+            int(left[1].first[row]),
+            int(left[1].last[row]),
+            int(right[1].first[column]),
+            int(right[1].last[column]),
         )
         for row, column in zip(rows[best].tolist(), columns[best].tolist(), strict=True)
     ]

@@ -6,10 +6,9 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64, unit
-from encoder.comparison.matches import Sentences, cut_sentences
+from encoder.comparison.matches import Sentences, Words, cut_sentences, locate_words
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import SectionReader, find_sections, section_vectors
-from encoder.comparison.words import Words, locate_words
 from encoder.payload import blank_payload
 from encoder.sentences import split_sentences
 
@@ -54,11 +53,7 @@ def prepare_text(
     """Find the words, sentences and sections of a text, once for all comparisons.
 
     Args:
-        text: the whole of it.
-        vector: [D], its document vector, unit norm.
-        block_vectors: [S, H] of its sentence blocks, unit norm; at least one.
-        offsets: [S, 2], first character and the character after the last of each.
-        aligned: its blocks in the space of all texts that it is to be compared with.
+        text, vector, block_vectors, offsets, aligned: as of a `ComparableText`.
         reader: of sections, of the model that made the block vectors; None where it has none.
         language: of the text, ISO 639-1.
 

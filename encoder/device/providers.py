@@ -12,7 +12,7 @@ from encoder.errors import ProviderError
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 DEFAULT_PROVIDERS = (CUDA, CPU)
-_DEVICES = {CPU: "cpu", CUDA: "cuda"}
+DEVICES = {CPU: "cpu", CUDA: "cuda"}  # where inputs and outputs are kept
 
 Provider = tuple[str, dict[str, Any]]
 
@@ -42,11 +42,6 @@ def missing_providers(requested: Sequence[str] | None) -> list[str]:
     return [name for name in requested or () if _short(name) not in installed]
 
 
-def device_of(provider: str) -> str:
-    """Return where a provider keeps inputs and outputs: "cuda" or "cpu"."""
-    return _DEVICES[provider]
-
-
 def load_libraries(provider: str) -> None:
     """Load the libraries of CUDA as pip installs them, where no loader looks."""
     if provider == CUDA:
@@ -73,7 +68,7 @@ def provider_options(provider: str) -> dict[str, Any]:
 
 def _installed() -> dict[str, str]:
     """Return the installed providers by their short names; others than these are never used."""
-    return {_short(name): name for name in ort.get_available_providers() if name in _DEVICES}
+    return {_short(name): name for name in ort.get_available_providers() if name in DEVICES}
 
 
 def _short(provider: str) -> str:

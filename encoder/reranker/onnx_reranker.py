@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import GOLDEN, PAIR_GRAPH
+from encoder.checkpoint import GOLDEN, PAIR_GRAPH, read_verified
+from encoder.device.providers import CPU
 from encoder.errors import CheckpointError
 from encoder.golden import check_difference, golden_arrays
-from encoder.onnx_session import open_pair_graph
+from encoder.onnx_session import open_session
 from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
     load_reranker_checkpoint,
@@ -26,8 +27,8 @@ class OnnxReranker:
 
     Attributes:
         checkpoint: what it was loaded from.
-        name: of the checkpoint.
         precision: of the graph in use.
+        reader: splits texts, and joins those of a pair.
         rule: how its logits and the scores of a first stage become one score.
     """
 
@@ -41,24 +42,16 @@ class OnnxReranker:
                 f"it has: {', '.join(having) or 'none'}"
             )
         name = f"{chosen}/{PAIR_GRAPH}"
-        self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
-        self._reader = PairTokenizer(checkpoint)
+        graph = read_verified(checkpoint.directory, checkpoint.files, name)
+        self._session = open_session(graph, checkpoint.directory / name, [(CPU, {})])
+        self.reader = PairTokenizer(checkpoint)
         self.rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
-        self.name = checkpoint.name
         self.precision = chosen
-
-    def read(self, text: str) -> SentenceGraphText:
-        """Split a text into sentences and words."""
-        return self._reader.read(text)
 
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Select sentences of both texts and score them together."""
-        return self.score_tokens(self.pair(first, second))
-
-    def pair(self, first: SentenceGraphText, second: SentenceGraphText) -> PairTokens:
-        """Select sentences of both texts and join their tokens."""
-        return self._reader.pair(first, second)
+        return self.score_tokens(self.reader.pair(first, second))
 
     def score_tokens(self, pair: PairTokens) -> float:
         """Return the logit of a pair of tokens."""

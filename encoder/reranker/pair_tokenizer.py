@@ -10,7 +10,6 @@ from encoder.payload import blank_payload
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.sentence_ranking import (
     SentenceGraphText,
-    best_sentences,
     rank_sentences,
     split_for_ranking,
 )
@@ -75,7 +74,8 @@ class PairTokenizer:
     def _choose(self, text: SentenceGraphText, ranks: Float32) -> list[int]:
         """Return the places of the sentences to read, the most important first."""
         lead = list(range(min(self._shape.lead_sentences, len(text.spans))))
-        best = [place for place in best_sentences(ranks, len(ranks)) if place not in lead]
+        order = np.argsort(-ranks, kind="stable").tolist()  # of equal ones the earlier first
+        best = [place for place in order if place not in lead]
         return [*lead, *best][: self._shape.sentences]
 
     def _tokens(

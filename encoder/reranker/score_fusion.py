@@ -8,21 +8,19 @@ calibrated like any other. `rule.json` in the directory of a reranker holds them
 score to match probability.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from encoder.atomic_files import write_atomically
-from encoder.calibration import FittedMap, FittedOn, fitted_map_to_json, parse_fitted_map
+from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import RULE, read_verified, write_manifest
 from encoder.errors import CheckpointError
+from encoder.fitted import fields_of, parse, version_of
 from encoder.reranker.checkpoint import RerankerCheckpoint
 
-FORMAT = 1
-VERSION_DIGITS = 12
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,7 @@ class ScoreFusion:
         """A short digest of the whole content; None if nothing was fitted."""
         if not self.weights and not self.maps:
             return None
-        text = json.dumps(_to_json(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+        return version_of(fields_of(self, FORMAT))
 
     def weights_of(self, kind: str) -> FusionWeights:
         """Return the weights of a kind; equal parts where none were fitted."""
@@ -82,7 +79,8 @@ class ScoreFusion:
 
 def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
     """Write `rule.json` into the directory of a reranker, and the manifest with it."""
-    content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
+    about = {"version": rule.version, "reranker": checkpoint.fingerprint}
+    content = {**about, **fields_of(rule, FORMAT)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
 
@@ -94,30 +92,13 @@ def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
     path = checkpoint.directory / RULE
     data = read_verified(checkpoint.directory, checkpoint.files, RULE)
     try:
-        content = json.loads(data)
-        if content["format"] != FORMAT:
-            raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = ScoreFusion(
-            encoder=str(content["encoder"]),
-            weights={kind: FusionWeights(**item) for kind, item in content["mixtures"].items()},
-            maps={kind: parse_fitted_map(item) for kind, item in content["maps"].items()},
-            fitted_on=tuple(FittedOn(**item) for item in content["fitted_on"]),
-        )
-        version, reranker = content["version"], content["reranker"]
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not the rule of a reranker: {error!r}") from error
-    if reranker != checkpoint.fingerprint:
+        rule, content = parse(data, ScoreFusion, FORMAT)
+        if any(fitted.map.slope <= 0 for fitted in rule.maps.values()):
+            raise ValueError("a map does not rise with the score")
+    except ValueError as error:
+        raise CheckpointError(f"{path}: is not the rule of a reranker: {error}") from error
+    if content.get("reranker") != checkpoint.fingerprint:
         raise CheckpointError(f"{path}: was fitted for other weights: fit it again or delete it")
-    if version != rule.version:
-        raise CheckpointError(f"{path}: was changed: it is not version {version!r}")
+    if content.get("version") != rule.version:
+        raise CheckpointError(f"{path}: was changed: it is not version {rule.version!r}")
     return rule
-
-
-def _to_json(rule: ScoreFusion) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "encoder": rule.encoder,
-        "mixtures": {kind: asdict(weight) for kind, weight in rule.weights.items()},
-        "maps": {kind: fitted_map_to_json(item) for kind, item in rule.maps.items()},
-        "fitted_on": [asdict(item) for item in rule.fitted_on],
-    }

@@ -58,12 +58,6 @@ def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple
     return ranks[: len(first.words)], ranks[len(first.words) :]
 
 
-def best_sentences(ranks: Float32, number: int) -> list[int]:
-    """Return the places of the best sentences, best first; of equal ones the earlier is better."""
-    order: list[int] = np.argsort(-ranks, kind="stable")[:number].tolist()
-    return order
-
-
 def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
     """Return TextRank's similarity of sentences (equation 1), Float32[S, S], diagonal 0.
 

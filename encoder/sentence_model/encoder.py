@@ -8,35 +8,24 @@ share a call.
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64, unit
 from encoder.checkpoint import Checkpoint
 from encoder.device.packing import BlockPacking
-from encoder.encoder import Encoder, OpenedCheckpoint, WarmRun
+from encoder.encoder import Encoder, WarmRun
 from encoder.errors import ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
 from encoder.sentence_model.transformer import open_transformer
-from encoder.tokenizer import BlockTokenizer
 
 _GPU_BATCH_TOKENS = 16_384
 
 
-class BlockMeanEncoder(OpenedCheckpoint):
-    """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
-    there. The vector of a document is the mean of those of its blocks, at unit norm.
-    """
-
-    recurrent = False
-
-    @cached_property
-    def read(self) -> BlockTokenizer:
-        """What splits a text into the sentence blocks that it encodes."""
-        return BlockTokenizer(self.checkpoint)
+class BlockMeanEncoder(Encoder):
+    """An encoder whose document vectors are the means of those of the blocks, at unit norm."""
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Return the mean of the vectors of the blocks: [dimension], unit norm."""
@@ -45,14 +34,7 @@ class BlockMeanEncoder(OpenedCheckpoint):
         vector: Float32 = unit(block_vectors.mean(axis=0, keepdims=True))[0]
         return vector
 
-    def encode_documents(
-        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
-    ) -> Float32:
-        """Encode D documents, as `encode_document`: [D, dimension]."""
-        each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
-        return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
-
-    def warm_up(self: Encoder) -> WarmRun:
+    def warm_up(self) -> WarmRun:
         """Encode known blocks, so that the first request is not slow.
 
         Raises:
@@ -81,7 +63,7 @@ class SentenceModelEncoder(BlockMeanEncoder):
     ) -> None:
         """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
         self._model: SentenceModel = checkpoint.model["sentence_model"]
-        super().__init__(checkpoint)
+        self.checkpoint = checkpoint
         having = checkpoint.precisions
         self.precision = precision or ("fp32" if "fp32" in having else having[0])
         self._transformer = open_transformer(checkpoint, self.precision, providers)

@@ -43,11 +43,6 @@ class SentenceModelName:
     model: str | None
 
     @property
-    def on_server(self) -> bool:
-        """Whether a server computes, and this machine has no files of the model."""
-        return is_url(self.location)
-
-    @property
     def folder(self) -> Path:
         """The folder of the model, or its name on the hub."""
         return Path(self.location)
@@ -55,7 +50,7 @@ class SentenceModelName:
     @property
     def source(self) -> str:
         """The name that leads to it on this machine."""
-        local = not self.on_server and self.folder.is_dir()
+        local = not is_url(self.location) and self.folder.is_dir()
         location = str(self.folder.resolve()) if local else self.location
         return f"{location}#{self.options}" if self.options else location
 

@@ -22,7 +22,6 @@ import httpcore2
 import numpy as np
 
 from encoder.arrays import Float32, unit
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SENTENCE_MODEL, Checkpoint
 from encoder.errors import CheckpointError, EncoderServerError
 from encoder.sentence_model.encoder import BlockMeanEncoder
@@ -302,7 +301,7 @@ class ServerEncoder(BlockMeanEncoder):
     """An encoder whose blocks a server encodes."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        super().__init__(checkpoint)
+        self.checkpoint = checkpoint
         self._server: EmbeddingServer = checkpoint.model["server"]
         self._http = _Http()
         self.precision = "server"
@@ -310,17 +309,13 @@ class ServerEncoder(BlockMeanEncoder):
         self.threads = _CALLS
         self.batch_tokens = _CALLS * self._server.texts_a_call * checkpoint.block_length
 
-    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks of each document.
+    def encode_many_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N blocks of many documents: [N, block_dimension].
 
         Raises:
             EncoderServerError: the server failed, though an offline job waits long for it.
         """
-        if not documents:
-            return []
-        flat = [block for document in documents for block in document.to_encode]
-        ends = np.cumsum([len(document.to_encode) for document in documents])
-        return np.split(self._encode(flat, _Patience(_JOB_SECONDS)), ends[:-1])
+        return self._encode(blocks, _Patience(_JOB_SECONDS))
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks: [N, block_dimension].

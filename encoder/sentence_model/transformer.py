@@ -1,7 +1,7 @@
 """The Transformer of a sentence model: token ids to vectors of tokens, by ONNX Runtime or torch."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,115 +21,19 @@ _OF_MASK: dict[str, Callable[[Int64], Int64]] = {
 }
 
 
-class Transformer(Protocol):
+@dataclass(frozen=True, slots=True)
+class Transformer:
     """Computes the vectors of tokens; from any thread.
 
     Attributes:
+        run: their ids and mask, both [B, T] -> their vectors [B, T, width].
         provider: what computes.
         on_cpu: whether that is the CPU.
     """
 
+    run: Callable[[Int64, Int64], Float32]
     provider: str
     on_cpu: bool
-
-    def run(self, ids: Int64, mask: Int64) -> Float32:
-        """Return the vectors [B, T, width] of tokens, of their ids and mask [B, T]."""
-        ...
-
-
-class OnnxTransformer:
-    """A `Transformer` by ONNX Runtime, with the first provider that starts."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
-    ) -> None:
-        model: SentenceModel = checkpoint.model["sentence_model"]
-        path = checkpoint.directory / model.graphs[precision]
-        for provider in usable_providers(providers):
-            load_libraries(provider)
-            session = open_session(path, path, [(provider, provider_options(provider))])
-            if session.get_providers()[0] == provider:
-                break
-        else:
-            raise ProviderError(f"no execution provider starts: {', '.join(providers or ())}")
-        self._session = session
-        self._inputs = [node.name for node in session.get_inputs()]
-        outputs = [node.name for node in session.get_outputs()]
-        self._output = next((name for name in _OUTPUTS if name in outputs), outputs[0])
-        unknown = set(self._inputs) - {"input_ids", *_OF_MASK}
-        if unknown:
-            raise CheckpointError(f"{path}: unknown inputs: {', '.join(sorted(unknown))}")
-        self.provider = provider
-        self.on_cpu = provider == CPU
-
-    def run(self, ids: Int64, mask: Int64) -> Float32:
-        """Return the vectors [B, T, width] of tokens."""
-        made = {name: _OF_MASK[name](mask) for name in self._inputs if name in _OF_MASK}
-        vectors: Float32 = self._session.run([self._output], {"input_ids": ids, **made})[0]
-        return vectors.astype(np.float32, copy=False)
-
-
-class TorchTransformer:
-    """A `Transformer` by torch, of the weights that the folder has."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
-    ) -> None:
-        import torch
-        import transformers
-
-        usable = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
-        names = [name.lower().removesuffix("executionprovider") for name in providers or usable]
-        if not set(names) & set(usable):
-            raise ProviderError(f"torch has here {', '.join(usable)}, not {', '.join(names)}")
-        self._torch = torch
-        self.provider = next(name for name in names if name in usable)
-        self.on_cpu = self.provider == "cpu"
-        if self.on_cpu:
-            torch.set_num_threads(1)  # of a call: several threads call
-        transformers.utils.logging.disable_progress_bar()
-        try:
-            model = transformers.AutoModel.from_pretrained(
-                checkpoint.directory,
-                dtype=torch.float16 if precision == "fp16" else torch.float32,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-            )
-        except Exception as error:  # of either library, for each way that a file can be wrong
-            reason = str(error).strip().partition("\n")[0]
-            raise CheckpointError(f"{checkpoint.directory}: does not load: {reason}") from error
-        self._model = model.eval().to(self.provider)
-
-    def run(self, ids: Int64, mask: Int64) -> Float32:
-        """Return the vectors [B, T, width] of tokens."""
-        with self._torch.inference_mode():
-            found = self._model(
-                input_ids=self._torch.from_numpy(ids).to(self.provider),
-                attention_mask=self._torch.from_numpy(mask).to(self.provider),
-            )
-            vectors: Float32 = found.last_hidden_state.float().cpu().numpy()
-        return vectors
-
-
-class TokenTable:
-    """A `Transformer` of a static model, which looks each token up."""
-
-    provider = CPU
-    on_cpu = True
-
-    def __init__(
-        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
-    ) -> None:
-        if CPU not in (providers or (CPU,)):
-            raise ProviderError(
-                f"a static model is read by {CPU}, not {', '.join(providers or ())}"
-            )
-        self._table = read_table(checkpoint.directory)
-
-    def run(self, ids: Int64, mask: Int64) -> Float32:
-        """Return the vectors [B, T, width] of tokens."""
-        return self._table[ids]
 
 
 def open_transformer(
@@ -145,8 +49,8 @@ def open_transformer(
         having = ", ".join(checkpoint.precisions)
         raise CheckpointError(f"{checkpoint.directory} has no {precision}; it has: {having}")
     model: SentenceModel = checkpoint.model["sentence_model"]
-    kind = TokenTable if model.static else OnnxTransformer if model.graphs else TorchTransformer
-    transformer: Transformer = kind(checkpoint, precision, providers)
+    opened = _by_table if model.static else _by_onnx if model.graphs else _by_torch
+    transformer = opened(checkpoint, precision, providers)
     tokens = np.full((1, 2), checkpoint.end_token, dtype=np.int64)
     shape = transformer.run(tokens, np.ones_like(tokens)).shape
     if shape != (1, 2, model.width):
@@ -154,3 +58,81 @@ def open_transformer(
             f"{checkpoint.directory}: gives {shape}, not vectors (1, 2, {model.width}) of tokens"
         )
     return transformer
+
+
+def _by_onnx(
+    checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+) -> Transformer:
+    """Open a graph in ONNX Runtime, with the first provider that starts."""
+    model: SentenceModel = checkpoint.model["sentence_model"]
+    path = checkpoint.directory / model.graphs[precision]
+    for provider in usable_providers(providers):
+        load_libraries(provider)
+        session = open_session(path, path, [(provider, provider_options(provider))])
+        if session.get_providers()[0] == provider:
+            break
+    else:
+        raise ProviderError(f"no execution provider starts: {', '.join(providers or ())}")
+    inputs = [node.name for node in session.get_inputs()]
+    outputs = [node.name for node in session.get_outputs()]
+    output = next((name for name in _OUTPUTS if name in outputs), outputs[0])
+    unknown = set(inputs) - {"input_ids", *_OF_MASK}
+    if unknown:
+        raise CheckpointError(f"{path}: unknown inputs: {', '.join(sorted(unknown))}")
+
+    def run(ids: Int64, mask: Int64) -> Float32:
+        made = {name: _OF_MASK[name](mask) for name in inputs if name in _OF_MASK}
+        vectors: Float32 = session.run([output], {"input_ids": ids, **made})[0]
+        return vectors.astype(np.float32, copy=False)
+
+    return Transformer(run, provider, provider == CPU)
+
+
+def _by_torch(
+    checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+) -> Transformer:
+    """Open the weights in torch."""
+    import torch
+    import transformers
+
+    usable = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+    names = [name.lower().removesuffix("executionprovider") for name in providers or usable]
+    if not set(names) & set(usable):
+        raise ProviderError(f"torch has here {', '.join(usable)}, not {', '.join(names)}")
+    provider = next(name for name in names if name in usable)
+    if provider == "cpu":
+        torch.set_num_threads(1)  # of a call: several threads call
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        loaded = transformers.AutoModel.from_pretrained(
+            checkpoint.directory,
+            dtype=torch.float16 if precision == "fp16" else torch.float32,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+        )
+    except Exception as error:  # of either library, for each way that a file can be wrong
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(f"{checkpoint.directory}: does not load: {reason}") from error
+    model = loaded.eval().to(provider)
+
+    def run(ids: Int64, mask: Int64) -> Float32:
+        with torch.inference_mode():
+            found = model(
+                input_ids=torch.from_numpy(ids).to(provider),
+                attention_mask=torch.from_numpy(mask).to(provider),
+            )
+            vectors: Float32 = found.last_hidden_state.float().cpu().numpy()
+        return vectors
+
+    return Transformer(run, provider, provider == "cpu")
+
+
+def _by_table(
+    checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+) -> Transformer:
+    """Open a static model, which looks each token up."""
+    if CPU not in (providers or (CPU,)):
+        raise ProviderError(f"a static model is read by {CPU}, not {', '.join(providers or ())}")
+    table = read_table(checkpoint.directory)
+    return Transformer(lambda ids, _: table[ids], CPU, on_cpu=True)

@@ -123,11 +123,7 @@ def count_words(vocabulary: TermVocabulary, blocks: Sequence[Sequence[int]]) -> 
 
     The vocabulary has a bucket at least.
     """
-    tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
-    begins = ~vocabulary.continues[tokens]
-    whole = tokens[begins & np.append(begins[1:], True)]
-    words = vocabulary.rows_of(hash_joined_pieces(tokens, vocabulary.continues))
-    rows, counts = np.unique(np.concatenate([whole, words]), return_counts=True)
+    rows, counts = np.unique(rows_of_words(vocabulary, blocks)[0], return_counts=True)
     return Terms(rows, counts.astype(np.float32))
 
 

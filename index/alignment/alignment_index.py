@@ -74,12 +74,15 @@ SELECT vector_id FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
 _SCALE = np.dtype("<f4")
 _SPACES = """
-SELECT space_id FROM alignment_spaces"""
+SELECT space_id FROM alignment_spaces WHERE current >= 0"""
+_SPACE = """
+SELECT 1 FROM alignment_spaces WHERE space_id = ?"""
 _MAKE_CURRENT = """
-UPDATE alignment_spaces SET current = CASE WHEN space_id = ?1 THEN 1 ELSE 0 END
+UPDATE alignment_spaces SET current = CASE WHEN space_id = ?1 THEN 1 ELSE -1 END
 WHERE EXISTS (SELECT 1 FROM alignment_spaces WHERE space_id = ?1)"""
 _DROP_SPACES = """
-DELETE FROM alignment_spaces WHERE current = 0"""
+DELETE FROM alignment_spaces
+WHERE space_id < (SELECT max(space_id) FROM alignment_spaces WHERE current < 0)"""
 # In each of the spaces, of which there are two at most.
 _PENDING = """
 SELECT vector_id FROM documents d WHERE vector_id > ?1 AND (
@@ -152,6 +155,23 @@ class AlignmentSpaces:
         with self._truth.reading() as connection:
             return self._current(connection)
 
+    @property
+    def space_number(self) -> int:
+        """The number of the current space; 0 in a store that was never given one."""
+        used = self.space()
+        return 0 if used is None else used.space_id
+
+    def kept(self, space_id: int) -> SpaceInUse | None:
+        """Return a space by its number: the current, next or former one; None of others."""
+        with self._truth.reading() as connection:
+            known = connection.execute(_SPACE, (space_id,)).fetchone()
+            return None if known is None else self._load(connection, space_id)
+
+    def whiten(self, vectors: Float32) -> Float32:
+        """Return document vectors [N, dimension] as they are compared: `AlignmentSpace.whiten`."""
+        used = self.space()
+        return vectors if used is None else used.space.whiten(vectors)
+
     def require_width(self, vectors: Iterable[Float32]) -> None:
         """Check block vectors [S, H] of documents that are to be put.
 
@@ -186,10 +206,14 @@ class AlignmentSpaces:
         """Return the next space, which is fitted to the collection if that is asked for."""
         with self._truth.reading() as store:
             following = find_space(store, current=False)
-            try:
-                fitted = fit_to_documents(store, progress) if fit and following is None else None
-            except ValueError as error:
-                raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
+            fitted = None
+            if fit and following is None:
+                used = self._current(store)
+                whitens = used is not None and used.space.documents is not None
+                try:
+                    fitted = fit_to_documents(store, progress, whitens=whitens)
+                except ValueError as error:
+                    raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
         if fitted is not None:
             with self._truth.writing() as store:
                 if find_space(store, current=False) is None:  # else another server was first
@@ -198,7 +222,7 @@ class AlignmentSpaces:
         return following
 
     def _use(self, space: SpaceRow) -> None:
-        """Use a space from now on, if it is still there, and drop all others."""
+        """Use a space from now on, if it is still there; of all others, keep the former one."""
         with self._truth.writing() as store:
             store.execute(_MAKE_CURRENT, (space.space_id,))
             store.execute(_DROP_SPACES)

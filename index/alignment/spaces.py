@@ -1,7 +1,7 @@
 """The alignment spaces of a store: the current one, and the next while documents are projected.
 
 They are kept in the store: what a space was fitted to is not there any more, so none could be made
-again that is the same.
+again that is the same. The former one is kept, too: an engine may still hold vectors in it.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,11 @@ from zlib import crc32
 
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
-    MIN_SAMPLE,
+    SAMPLE_DOCUMENTS,
     AlignmentSpace,
-    fit_space,
+    at_equal_distances,
+    fit_to_blocks,
     read_space,
-    sample_blocks,
-    sample_documents,
     write_space,
 )
 from index.progress import Progress
@@ -24,6 +23,7 @@ from index.store.database import Connection
 from index.store.rows import read_sequence
 
 REFIT_DRIFT = 0.5
+# `current` is 1 of the current space, 0 of the next one, and -1 of the former one.
 SPACES_SCHEMA = """
 CREATE TABLE alignment_spaces (
     space_id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -89,8 +89,15 @@ def load_space(store: Connection, space_id: int) -> AlignmentSpace:
     return read_space(row[0])
 
 
-def fit_to_documents(store: Connection, progress: Progress) -> AlignmentSpace | None:
+def fit_to_documents(
+    store: Connection, progress: Progress, *, whitens: bool
+) -> AlignmentSpace | None:
     """Fit a space to documents at equal distances; None of a collection that is too small.
+
+    Args:
+        store: that has them.
+        progress: is told.
+        whitens: as of `fit_to_blocks`.
 
     Raises:
         ValueError: block vectors are damaged.
@@ -99,7 +106,9 @@ def fit_to_documents(store: Connection, progress: Progress) -> AlignmentSpace | 
     if len(ids) < MIN_DOCUMENTS:
         return None
     progress.started("fitting the alignment to the corpus", None)
-    chosen = vector_id_list(ids[row] for row in sample_documents(len(ids)).tolist())
+    chosen = vector_id_list(
+        ids[row] for row in at_equal_distances(len(ids), SAMPLE_DOCUMENTS).tolist()
+    )
     stored = read_block_vectors(store.execute(BLOCKS_BY_VECTOR_ID, (chosen,)).fetchall())
-    sample = sample_blocks([blocks.vectors for _, blocks in sorted(stored.items())])
-    return fit_space(sample) if len(sample) >= MIN_SAMPLE else None
+    blocks = [of_document.vectors for _, of_document in sorted(stored.items())]
+    return fit_to_blocks(blocks, whitens=whitens)

@@ -167,7 +167,7 @@ class LiveScoring:
         """
         store, path = self._directory.store, self._directory.path
         known = self.present.calibrator.corpus
-        if not is_outdated(None if known is None else known.statistics, len(store)):
+        if not is_outdated(known, len(store), store.alignment.space_number):
             return False
         tuned = CorpusFusion.read(path, vector_space(self._checkpoint).fingerprint)
         rule = read_fusion(self._checkpoint) if tuned is None else tuned.rule

@@ -9,7 +9,7 @@ on, and again when the collection has changed (`is_outdated`).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -252,6 +252,7 @@ class CorpusCalibration(Fitted):
         statistics: of the channels.
         rule: how the scores that were measured are combined.
         kinds: distributions by kind of score.
+        space: the number of the alignment space in the store; 0 without one.
     """
 
     FILE = CALIBRATION_FILE
@@ -261,6 +262,7 @@ class CorpusCalibration(Fitted):
     statistics: NullStatistics
     rule: LinearFusion
     kinds: Mapping[str, NullDistribution]
+    space: int = 0
 
 
 def measure_channels(
@@ -296,13 +298,13 @@ def measure_channels(
 _OUTDATED = 0.5
 
 
-def is_outdated(statistics: NullStatistics | None, documents: int) -> bool:
+def is_outdated(known: CorpusCalibration | None, documents: int, space: int) -> bool:
     """Return whether a collection of so many documents is to be measured, or measured again."""
     if documents < MIN_DOCUMENTS:
         return False
-    if statistics is None:
+    if known is None or known.space != space:
         return True
-    before = min(statistics.documents, MAX_DOCUMENTS)
+    before = min(known.statistics.documents, MAX_DOCUMENTS)
     return abs(min(documents, MAX_DOCUMENTS) - before) > _OUTDATED * before
 
 
@@ -330,11 +332,12 @@ def measure_store(
     _, ids = store.log.added_after(0)
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
-    present, vectors = store.vectors(ids)
+    present, vectors = store.compared(ids)
     words = store.words.term_rows(present, progress)
     blocks = store.alignment.read(present.tolist())
     aligned = (
         None if blocks is None else [blocks.blocks.get(vector_id) for vector_id in present.tolist()]
     )
     channels = Channels(vectors, words, aligned)
-    return measure_channels(channels, rule, progress, fingerprint=store.fingerprint, seed=seed)
+    found = measure_channels(channels, rule, progress, fingerprint=store.fingerprint, seed=seed)
+    return replace(found, space=store.alignment.space_number)

@@ -1,37 +1,13 @@
 """What was fitted to vectors, in files of JSON: dataclasses, with a format and a fingerprint."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import ClassVar, Self
 
 from encoder.atomic_files import write_atomically
+from encoder.fitted import fields_of, parse, version_of
 from index.errors import StoreError
-
-_VERSION_DIGITS = 12
-T = TypeVar("T")
-
-
-def parse(data: bytes, kind: type[T], form: int) -> tuple[T, dict[str, Any]]:
-    """Make a dataclass of JSON; return it, and all fields that the file has.
-
-    Raises:
-        ValueError: the JSON is damaged, of another format, or has a wrong value.
-    """
-    try:
-        content = json.loads(data)
-        if content["format"] != form:
-            raise ValueError(f"format {content['format']!r} is not {form}")
-        return TypeAdapter(kind).validate_python(content), content
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        field = ".".join(map(str, wrong["loc"]))
-        raise ValueError(f"{field}: {wrong['msg']}") from error
-    except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(repr(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +27,11 @@ class Fitted:
     @property
     def version(self) -> str:
         """A short digest of the content."""
-        text = json.dumps(asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:_VERSION_DIGITS]
+        return version_of(asdict(self))
 
     def write(self, directory: Path) -> None:
         """Write the file into a data directory, whole or not at all."""
-        content = {"format": self.FORMAT, "version": self.version, **asdict(self)}
+        content = {"version": self.version, **fields_of(self, self.FORMAT)}
         write_atomically(directory / self.FILE, json.dumps(content, indent=2) + "\n")
 
     @classmethod

@@ -193,7 +193,7 @@ def _scored(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> 
 
 def _vectors(search: PairSearch, start: int) -> tuple[Int64, Float32]:
     ids = search.vector_ids[start : start + TILE]
-    return search.data.store.vectors(ids)
+    return search.data.store.compared(ids)
 
 
 def _first_of_families(data: DataDirectory, ids: Int64) -> Int64:

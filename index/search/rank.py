@@ -172,11 +172,13 @@ def _read(
         if data.engine.exact or not kept:
             return best, list(kept.values())
         # Without what was deleted since.
-        present, vectors = data.store.vectors(best.vector_ids)
+        present, vectors = data.store.compared(best.vector_ids)
+        queries = np.stack([example.vector for example in ranker.examples.all])
+        cosines = [vectors @ query for query in data.store.alignment.whiten(queries)]
     order = np.argsort(best.vector_ids)
     order = order if len(present) == len(order) else order[np.isin(best.vector_ids[order], present)]
     by_id = dict(zip(best.vector_ids.tolist(), kept.values(), strict=True))
-    best = ranker.rescored(best, order, vectors)
+    best = ranker.rescored(best, order, cosines)
     return best, [by_id[vector_id] for vector_id in best.vector_ids.tolist()]
 
 

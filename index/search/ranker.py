@@ -20,7 +20,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.engine.port import VECTOR, WORDS, Candidates, QuerySearch, bounded
-from index.engine.query import EncodedQuery, Seconds, timed
+from index.engine.query import Seconds, timed
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates
@@ -88,11 +88,11 @@ class Ranker:
                 return align_candidates(query, ranking, self.fusion, alignment, k).sorted()
             return self._align(ranking, alignment)
 
-    def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
-        """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
+    def rescored(self, ranking: Ranking, rows: Int64, cosines: Sequence[Float32]) -> Ranking:
+        """Rank the same documents by the exact cosines Float32[M] of rows Int64[M] and examples."""
         parts = [
-            _exactly(self.fusion, part, example, rows, vectors)
-            for part, example in zip(ranking.parts or (ranking,), self.examples.all, strict=True)
+            _exactly(self.fusion, part, rows, exact)
+            for part, exact in zip(ranking.parts or (ranking,), cosines, strict=True)
         ]
         joined = self._join(parts, exhausted=ranking.candidates.exhausted)
         return replace(joined, receipt=ranking.receipt)
@@ -201,12 +201,10 @@ def combine_scores(like: Float32, unlike: Sequence[Float32]) -> Float32:
     return scores
 
 
-def _exactly(
-    fusion: LinearFusion, part: Ranking, query: EncodedQuery, rows: Int64, vectors: Float32
-) -> Ranking:
-    """Score rows Int64[M] by the cosines with their vectors Float32[M, dimension]."""
+def _exactly(fusion: LinearFusion, part: Ranking, rows: Int64, exact: Float32) -> Ranking:
+    """Score rows Int64[M] by these cosines Float32[M]."""
     cosines = part.candidates.scores[VECTOR].copy()
-    cosines[rows] = vectors @ query.vector
+    cosines[rows] = exact
     return with_channel(fusion, part, VECTOR, bounded(cosines))
 
 

@@ -38,9 +38,10 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
+from encoder.fitted import parse
 from index.directory.data_directory import FUSION_FILE
 from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
-from index.search.fitted import Fitted, parse
+from index.search.fitted import Fitted
 from index.search.records import AlignmentReceipt, Mode
 
 FORMAT = 2

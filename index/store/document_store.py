@@ -372,6 +372,15 @@ class DocumentStore:
         rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
         return vector_arrays(self.name, rows, self.dimension)
 
+    def compared(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
+        """Return the same as `vectors`, with the vectors as documents are compared by them.
+
+        Those of an encoder whose document vectors are means of block vectors are whitened, in the
+        space that was fitted to the collection.
+        """
+        present, vectors = self.vectors(vector_ids)
+        return present, self.alignment.whiten(vectors)
+
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent."""
         rows = self._connections.read_rows(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))

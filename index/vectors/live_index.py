@@ -1,5 +1,8 @@
 """The live index: the current snapshot and every change of the store since.
 
+It holds vectors as they are compared: in the space of the collection, where that whitens them. A
+generation stays in its space; `moved` says when the collection has another one.
+
 A new generation is built and measured while the live one is searched, then published and swapped
 in.
 """
@@ -13,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import SpaceInUse
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
 from index.store.change_log import Changes
@@ -56,6 +60,7 @@ class Generation:
         index: is searched.
         training: what the lists of the index were trained for.
         nprobe: lists that a query visits.
+        space: that whitens vectors; None where they are as the store has them.
         number: of the snapshot last published or loaded; 0 for none.
         published: the sequence that the snapshot holds.
     """
@@ -63,6 +68,7 @@ class Generation:
     index: FaissIndex
     training: Training
     nprobe: int
+    space: SpaceInUse | None = None
     number: int = 0
     published: int = 0
 
@@ -80,6 +86,20 @@ class RetrainingResult:
     swapped: bool
     recall: float
     old_recall: float
+
+
+def _whitening(store: DocumentStore) -> SpaceInUse | None:
+    """Return the space of a store if it whitens document vectors."""
+    used = store.alignment.space()
+    return None if used is None or used.space.documents is None else used
+
+
+def _number(space: SpaceInUse | None) -> int:
+    return 0 if space is None else space.space_id
+
+
+def _whiten(space: SpaceInUse | None, vectors: Float32) -> Float32:
+    return vectors if space is None else space.space.whiten(vectors)
 
 
 def _build_generation(
@@ -103,6 +123,12 @@ def _build_generation(
     Raises:
         RetrainingStoppedError: `stop` returned true.
     """
+    space = _whitening(store)
+
+    def read(ids: Int64) -> tuple[Int64, Float32]:
+        present, vectors = store.vectors(ids)
+        return present, _whiten(space, vectors)
+
     sequence, present = store.log.added_after(0)
     nlist = choose_nlist(len(present))
     random = np.random.default_rng(SAMPLE_SEED)
@@ -112,21 +138,21 @@ def _build_generation(
     if len(sample) > nlist * SAMPLE_PER_LIST:
         random = np.random.default_rng(SAMPLE_SEED)
         sample = random.choice(sample, nlist * SAMPLE_PER_LIST, replace=False)
-    index = train_faiss_index(store.vectors(sample)[1], nlist, precision)
-    held_out = HeldOutQueries(*store.vectors(held_ids), store.vectors)
+    index = train_faiss_index(read(sample)[1], nlist, precision)
+    held_out = HeldOutQueries(*read(held_ids), read)
     for start in range(0, len(present), ADD_CHUNK):
         if stop():
             raise RetrainingStoppedError
-        ids, vectors = store.vectors(present[start : start + ADD_CHUNK])
+        ids, vectors = read(present[start : start + ADD_CHUNK])
         index.change(ids, vectors)
         held_out.compare_with(ids, vectors)
-    index.change(*store.vectors(present[:0]), sequence=sequence)
+    index.change(*read(present[:0]), sequence=sequence)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
     training = Training(sequence, len(present))
-    return Generation(index, training, nprobe), held_out, recall
+    return Generation(index, training, nprobe, space), held_out, recall
 
 
-def _catch_up(index: FaissIndex, store: DocumentStore) -> bool:
+def _catch_up(index: FaissIndex, space: SpaceInUse | None, store: DocumentStore) -> bool:
     """Bring an index to the store's present state; return False where its changes are forgotten.
 
     Can be repeated after it failed half way: what is there already is not added twice. The last
@@ -140,9 +166,11 @@ def _catch_up(index: FaissIndex, store: DocumentStore) -> bool:
     early = np.array(changes.changed[:-ADD_CHUNK], dtype=np.int64)
     missing = early[~index.contains(early)]
     for start in range(0, len(missing), ADD_CHUNK):
-        index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
+        present, found_early = store.vectors(missing[start : start + ADD_CHUNK])
+        index.change(present, _whiten(space, found_early))
     new, removed = ~index.contains(ids), np.array(changes.removed, dtype=np.int64)
-    index.change(ids[new], vectors[new], removed=removed, sequence=changes.sequence)
+    vectors = _whiten(space, vectors[new])
+    index.change(ids[new], vectors, removed=removed, sequence=changes.sequence)
     return True
 
 
@@ -152,7 +180,7 @@ def read_snapshot(
     """Read the current snapshot in `root`, to which the changes of the store can be added.
 
     Raises:
-        SnapshotError: it is damaged, or of another store or time.
+        SnapshotError: it is damaged, or of another store, time or space.
     """
     manifest, index = read_current_snapshot(root, precision, store.fingerprint)
     if manifest.identity != store.log.identity:
@@ -162,6 +190,8 @@ def read_snapshot(
             f"{root}: holds change {manifest.sequence} of the store, which remembers those from "
             f"{store.log.start} to {store.sequence}"
         )
+    if manifest.space != _number(_whitening(store)):
+        raise SnapshotError(f"{root}: holds vectors in another space than that of the store")
     return manifest, index
 
 
@@ -249,6 +279,11 @@ class LiveIndex:
         index = self._live.index
         return needs_training(index.nlist, len(index))
 
+    @property
+    def moved(self) -> bool:
+        """Whether vectors are in another space than that of the store, which calls for it too."""
+        return _number(self._live.space) != _number(_whitening(self._store))
+
     def __len__(self) -> int:
         return len(self._live.index)
 
@@ -274,23 +309,25 @@ class LiveIndex:
         """
         live = self._live
         nprobe = live.nprobe if nprobe is None else nprobe
-        found = live.index.search(vectors, k, nprobe=nprobe, among=among)
+        found = live.index.search(_whiten(live.space, vectors), k, nprobe=nprobe, among=among)
         return replace(found, generation=live.number)
 
     def scores(self, vector: Float32, ids: Int64) -> Float32:
-        """Return the cosine of a vector Float32[dimension] with each of ids Int64[N].
+        """Return the cosine of an encoded vector Float32[dimension] with each of ids Int64[N].
 
         With their vectors as the index holds them.
 
         Returns:
             Float32[N]; NaN for ids that are not there.
         """
-        scores: Float32 = self._live.index.vectors(ids) @ vector
+        live = self._live
+        scores: Float32 = live.index.vectors(ids) @ _whiten(live.space, vector[np.newaxis])[0]
         return scores
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Compare one query with all vectors of the index; see `FaissIndex.exact_scores`."""
-        return self._live.index.exact_scores(vector, k)
+        live = self._live
+        return live.index.exact_scores(_whiten(live.space, vector[np.newaxis])[0], k)
 
     def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
         """Change how many lists queries visit, within `nprobe_bounds`.
@@ -332,7 +369,7 @@ class LiveIndex:
     def catch_up(self) -> None:
         """Bring the index to the present state of the store."""
         with self._updates:
-            known = _catch_up(self._live.index, self._store)
+            known = _catch_up(self._live.index, self._live.space, self._store)
         if not known:
             self.rebuild()  # another process has forgotten the changes since
 
@@ -400,12 +437,13 @@ class LiveIndex:
             SnapshotError: the snapshot cannot be used; this index stays.
         """
         manifest, index = read_snapshot(self._store, self._root, self._precision)
-        if not _catch_up(index, self._store):
+        space = self._store.alignment.kept(manifest.space)
+        if not _catch_up(index, space, self._store):
             raise SnapshotError(f"{self._root}: the store has forgotten the changes since")
         least, most = nprobe_bounds(index.nlist)
         training = Training(manifest.trained_sequence, manifest.trained_vectors)
         nprobe = min(max(least, manifest.nprobe), most)
-        loaded = Generation(index, training, nprobe, manifest.generation, manifest.sequence)
+        loaded = Generation(index, training, nprobe, space, manifest.generation, manifest.sequence)
         with self._updates:
             self._live = loaded
 
@@ -422,15 +460,16 @@ class LiveIndex:
             trained_sequence=generation.training.sequence,
             trained_vectors=generation.training.vectors,
             nprobe=generation.nprobe,
+            space=_number(generation.space),
         )
         manifest = publish_snapshot(self._root, generation.index.save, about)
         return replace(generation, number=manifest.generation, published=manifest.sequence)
 
     def _swap_in(self, new: Generation) -> None:
         """Make a generation live; one that was not published has the number of the former."""
-        _catch_up(new.index, self._store)
+        _catch_up(new.index, new.space, self._store)
         with self._updates:
-            _catch_up(new.index, self._store)
+            _catch_up(new.index, new.space, self._store)
             if not new.number:
                 new = replace(new, number=self._live.number, published=self._live.published)
             self._live = new

@@ -31,8 +31,9 @@ class Manifest:
     """What a generation holds: the store's changes up to `sequence`.
 
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
-    queries visit `nprobe` of them. `fingerprint` is of the checkpoint that made the vectors,
-    `identity` of the store, and `sha256` of the index file.
+    queries visit `nprobe` of them. `space` is the number of the space of the store that whitens the
+    vectors, 0 for none. `fingerprint` is of the checkpoint that made the vectors, `identity` of the
+    store, and `sha256` of the index file.
     """
 
     fingerprint: str
@@ -41,6 +42,7 @@ class Manifest:
     trained_sequence: int
     trained_vectors: int
     nprobe: int
+    space: int
     generation: int = 0
     sequence: int = 0
     sha256: str = ""

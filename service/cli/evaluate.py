@@ -197,8 +197,7 @@ def _evaluate(
         queries = embedded
         if chosen.queries:
             encoded = _keep_blocks(chosen.queries, Path(folder, "queries"), loaded)
-            space = None if embedded.aligned is None else embedded.aligned.space
-            queries = embed_encoded_corpus(encoded, loaded, space)
+            queries = embed_encoded_corpus(encoded, loaded, embedded.space)
         vectors = Vectors(embedded, queries)
         systems = _make_systems(chosen, vectors, kept, loaded.checkpoint)
         report: Report = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import WHOLE, Checkpoint, vector_space, with_reading_share
-from encoder.encoder import DocumentTokenizer
 from encoder.errors import EncoderError
+from encoder.tokenizer import BlockTokenizer
 from index.directory import collections as folders
 from index.directory.data_directory import open_data_directory, remember_encoder, with_share_of
 from index.errors import DataDirectoryInUseError, IndexingError, StoreError
@@ -125,7 +125,7 @@ def stop_collection(collection: Collection) -> None:
         worker.stop()
 
 
-def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
+def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
     """Return the tokenizer of the engine, or one that selects blocks."""
     if checkpoint.reading_share == engine.checkpoint.reading_share:
         return engine.tokenizer

@@ -218,13 +218,13 @@ def _positions(
     store: DocumentStore, ids: Int64, advanced: Callable[[float], None]
 ) -> tuple[Int64, Float32]:
     """Return the documents of these ids that are still there, and their positions [N, 2]."""
-    found, landmarks = store.vectors(_some(ids, MAX_LANDMARKS))
+    found, landmarks = store.compared(_some(ids, MAX_LANDMARKS))
     positions = lay_out(landmarks, advanced)
     if len(ids) <= MAX_LANDMARKS:
         return found, positions
     every, placed = [], []
     for start in range(0, len(ids), _ROWS_A_CALL):
-        part, vectors = store.vectors(ids[start : start + _ROWS_A_CALL])
+        part, vectors = store.compared(ids[start : start + _ROWS_A_CALL])
         every.append(part)
         placed.append(between(vectors, landmarks, positions))
         advanced(1.0)

@@ -226,7 +226,7 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
         checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
-        reranker=None if engine.reranking is None else engine.reranking.reranker.name,
+        reranker=None if engine.reranking is None else engine.reranking.reranker.checkpoint.name,
         calibration=calibration_body(collection.calibrator),
         limits=LimitsBody.model_validate(engine.settings),
     )

@@ -176,7 +176,7 @@ def scan_new_documents(collection: Collection) -> bool:
 def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> bool:
     """Compare some documents with some queries; return whether any of these has advanced."""
     advanced = False
-    _, vectors = collection.data.store.vectors(ids)
+    _, vectors = collection.data.store.compared(ids)
     for start in range(0, len(queries), BATCH_QUERIES):
         scans = []
         for query in queries[start : start + BATCH_QUERIES]:
@@ -199,11 +199,15 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
 def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> Scan | None:
-    """Compare some documents with a query; None if it or its document cannot be read."""
+    """Compare documents of these vectors, as they are compared, with a query.
+
+    None if it or its document cannot be read.
+    """
     encoded = _encoded(collection, query)
     if encoded is None:
         return None
-    if query.mode == "semantic" and not _may_match(collection, query, vectors @ encoded.vector):
+    compared = collection.data.store.alignment.whiten(encoded.vector[np.newaxis])[0]
+    if query.mode == "semantic" and not _may_match(collection, query, vectors @ compared):
         return Scan(query, int(ids[-1]), (), query.mode)
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(

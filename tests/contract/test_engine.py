@@ -19,7 +19,9 @@ from qdrant_client import QdrantClient, models
 
 import index.engine.qdrant.engine
 from benchmarks.edge_client import edge_client
-from encoder.alignment.space import neutral_space
+from encoder.alignment.space import AlignmentSpace, Whitening, neutral_space
+from index.alignment.spaces import insert_space
+from index.build import publish
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, only, payload_values
@@ -27,6 +29,7 @@ from index.engine.qdrant.generation import MANIFEST
 from index.engine.query import EncodedQuery
 from index.errors import EngineError
 from index.id_set import IdSet
+from index.progress import SilentProgress
 from index.search.records import AlignmentOptions, Bounds, Hit, Mode, SearchOptions
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import DocumentStore
@@ -47,7 +50,7 @@ pytestmark = [
 
 SERVER = os.environ.get("LONGMATCH_TEST_QDRANT")
 QDRANTS = ["client", "core", *(["server"] if SERVER else [])]
-DIMENSION, WIDTH, DOCUMENTS = 8, 6, 300
+DIMENSION, DOCUMENTS = 8, 300
 WORDS = "heron marsh reed bolt nut motor court judge appeal zinc tin lead".split()  # noqa: SIM905
 YEAR_2004: Filter = And((Range("/year", Bound(2004, True), None), Not(OneOf("/even", (True,)))))
 SELECTIONS: dict[str, dict[str, Any]] = {
@@ -65,14 +68,19 @@ def document(number: int, version: int = 0, **metadata: object) -> EncodedDocume
     """Return a document whose words, vector and blocks follow from its number and version."""
     random = np.random.default_rng([number, version])
     vector, *rows = (row / np.linalg.norm(row) for row in random.normal(size=(5, DIMENSION)))
-    blocks = np.stack(rows)[:, :WIDTH].astype(np.float32)
-    blocks /= np.linalg.norm(blocks, axis=1, keepdims=True)
+    blocks = np.stack(rows).astype(np.float32)
     words = random.choice(WORDS, 12, p=np.arange(12, 0, -1) / 78).tolist()
     text = " ".join([*words, f"w{number}v{version}", f"w{number // 3}"])
     given = {"year": 2000 + number % 8, "even": number % 2 == 0, "name": f"d{number}", **metadata}
     kept = BlockVectors(np.zeros((4, 2), dtype=np.int64), blocks)
     unit = vector.astype(np.float32)
     return entry(f"d{number}", text, unit, kept if number % 10 else None, given)
+
+
+def whitening(seed: int) -> AlignmentSpace:
+    """Return a space that whitens document vectors."""
+    rows = np.random.default_rng(seed).random((DIMENSION + 1, DIMENSION), np.float32)
+    return replace(neutral_space(DIMENSION), documents=Whitening(rows[0], rows[1:]))
 
 
 def query(number: int) -> EncodedQuery:
@@ -109,9 +117,8 @@ class Opened:
 
 
 def open_kind(kind: str, folder: Path, number: int = DOCUMENTS) -> Iterator[Opened]:
-    space = neutral_space(WIDTH)
     local = open_data_directory(
-        folder / "data", fingerprint="a" * 64, dimension=DIMENSION, alignment=space
+        folder / "data", fingerprint="a" * 64, dimension=DIMENSION, alignment=whitening(1)
     )
     if number:
         local.index.apply(local.store.put([document(n) for n in range(number)]))
@@ -187,6 +194,29 @@ def scores(hits: tuple[Hit, ...]) -> list[float]:
 
 def channels(hit: Hit) -> list[float]:
     return [hit.vector_score, hit.alignment_score or 0.0, hit.lexical_score or 0.0]
+
+
+def assert_compares_as_the_store(opened: Opened) -> None:
+    store, vector = opened.data.store, query(1).vector
+    ids, vectors = store.compared(store.log.added_after(0)[1])
+    found = opened.data.engine.open(query(1), {}).score(("vector",), ids)
+    expected = vectors @ store.alignment.whiten(vector[np.newaxis])[0]
+    assert np.abs(expected - vectors @ vector).max() > 0.1
+    np.testing.assert_array_equal(found.vector_ids, ids)
+    np.testing.assert_allclose(found.scores["vector"], expected, atol=0.02)
+
+
+def test_a_space_fitted_anew_whitens_all_vectors_anew(opened: Opened) -> None:
+    opened.put(document(400))
+    assert_compares_as_the_store(opened)
+    store = opened.data.store
+    with store._connections.writing() as connection:
+        insert_space(connection, whitening(2), fitted=True)
+    store.alignment.refresh(SilentProgress(), fit=False)
+    opened.put(document(401))
+    assert len(opened.find(1)) == 10  # in the former space
+    publish(opened.data, SilentProgress())
+    assert_compares_as_the_store(opened)
 
 
 @pytest.mark.parametrize("mode", MODES)

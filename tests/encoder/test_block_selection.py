@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 from encoder.block_selection import (
     LEAST_BLOCKS,
     WINDOW,
-    BlockSelector,
     blocks_to_encode,
     cover,
     open_document_tokenizer,
     open_selector,
+    select_blocks,
 )
 from encoder.checkpoint import Checkpoint, load_checkpoint, with_reading_share
 from encoder.onnx_encoder import OnnxEncoder
@@ -58,24 +59,24 @@ def test_every_topic_has_a_selected_block(hashed: HashedTerms) -> None:
 
 
 def test_the_first_block_and_the_order_of_reading_are_kept(hashed: HashedTerms) -> None:
-    selected = BlockSelector(hashed, 0.3)(of_topics(*range(60)))
+    selected = select_blocks(hashed, 0.3, of_topics(*range(60)))
     assert selected[0] == 0
     assert list(selected) == sorted(set(selected))
     assert len(selected) == 18
-    assert selected == BlockSelector(hashed, 0.3)(of_topics(*range(60)))
+    assert selected == select_blocks(hashed, 0.3, of_topics(*range(60)))
 
 
 def test_short_documents_are_encoded_whole(hashed: HashedTerms) -> None:
-    selector = BlockSelector(hashed, 0.01)
+    selector = partial(select_blocks, hashed, 0.01)
     assert selector(of_topics(*range(LEAST_BLOCKS))) == tuple(range(LEAST_BLOCKS))
     assert len(selector(of_topics(*range(LEAST_BLOCKS + 1)))) == LEAST_BLOCKS
     silent = HashedTerms(hashed.vocabulary, np.zeros(WORDS + 1, dtype=np.float32), 16)
-    assert len(BlockSelector(silent, 0.5)(of_topics(*range(20)))) == 10  # no word has a weight
+    assert len(select_blocks(silent, 0.5, of_topics(*range(20)))) == 10  # no word has a weight
 
 
 def test_each_window_of_a_book_has_its_share(hashed: HashedTerms) -> None:
     blocks = of_topics(*(number % 90 for number in range(3 * WINDOW)))
-    counts = np.bincount(np.array(BlockSelector(hashed, 0.25)(blocks)) // WINDOW)
+    counts = np.bincount(np.array(select_blocks(hashed, 0.25, blocks)) // WINDOW)
     assert counts.tolist() == [WINDOW // 4] * 3
 
 

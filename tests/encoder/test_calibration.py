@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,6 @@ from encoder.calibration import (
     MapError,
     match_probabilities,
     parse_calibration,
-    parse_fitted_map,
     read_calibration,
     standard_scores,
     write_calibration,
@@ -92,18 +91,6 @@ def test_another_format_is_refused(
     data = json.dumps({**json.loads(path.read_text()), **change}).encode()
     with pytest.raises(CheckpointError, match=said):
         parse_calibration(data, path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"slope": float("nan"), "intercept": 0.0},
-        {"slope": -1.0, "intercept": 0.0},
-    ],
-)
-def test_a_map_that_is_none_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        parse_fitted_map({"error": asdict(ERROR), **change})
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.document_reading import DocumentReading
 from encoder.errors import ArchiveError, CheckpointError
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder, read_segments
 from encoder.onnx_session import open_graphs
 from evaluation.block_archive import archive_key
 from training.export.create import load_model
@@ -58,17 +57,6 @@ def test_the_graphs_compute_what_the_model_computes(
     assert np.abs(encoder.encode_document(blocks, found) - document).max() <= 1e-4
 
 
-def test_documents_that_are_read_in_turn_do_not_meet(encoder: OnnxEncoder) -> None:
-    documents = [blocks_of(14, 5, 9, seed=1), blocks_of(3, seed=2), blocks_of(14, 14, seed=3)]
-    readings = [encoder.begin_document(blocks) for blocks in documents]
-    while any(not reading.done for reading in readings):
-        for reading in readings:
-            if not reading.done:
-                reading.advance()
-    for blocks, reading in zip(documents, readings, strict=True):
-        assert np.array_equal(reading.vectors, encoder.encode_blocks(blocks))
-
-
 def test_what_a_step_carries_does_not_grow_with_the_document(checkpoint: Checkpoint) -> None:
     session = open_graphs(checkpoint, "fp32", ["cpu"]).block
     sizes: set[int] = set()
@@ -77,7 +65,7 @@ def test_what_a_step_carries_does_not_grow_with_the_document(checkpoint: Checkpo
         sizes.add(sum(array.nbytes for array in inputs.values()))
         return session.run(None, dict(inputs))
 
-    DocumentReading(checkpoint, step, blocks_of(*[14] * 300)).read()
+    read_segments(checkpoint, step, blocks_of(*[14] * 300))
     memory = 2 * 8 * 32 * 4 + 8 * 8  # layers, states, width, bytes; and the mask
     assert sizes == {2 * 16 * 8 + memory}
 
@@ -88,11 +76,7 @@ def test_what_cannot_be_read_is_refused(
     with pytest.raises(ValueError, match="a segment of 17 tokens, special tokens included"):
         encoder.encode_blocks(blocks_of(3, 15))
     with pytest.raises(CheckpointError, match="reads each block by itself"):
-        OnnxEncoder(load_checkpoint(tiny_checkpoint)).begin_document([[1]])
-    reading = encoder.begin_document(blocks_of(1))
-    reading.read()
-    with pytest.raises(ValueError, match="has been read"):
-        reading.advance()
+        read_segments(load_checkpoint(tiny_checkpoint), lambda _: [], [[1]])
     assert encoder.encode_blocks([]).shape == (0, 32)
     with pytest.raises(ValueError, match="no block"):
         encoder.encode_document([], encoder.encode_blocks([]))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder.encoder import Encoder, encode_texts
+from encoder.encoder import Encoder
 from encoder.errors import CheckpointError, EncoderServerError
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model import server as client
 from tests.kit.command import Run
-from tests.kit.embedding_server import EmbeddingServer, serve_embeddings
+from tests.kit.embedding_server import EmbeddingServer, encode_texts, serve_embeddings
 from tests.kit.service_fixtures import TEXTS
 
 LONG = "The harbour was built where two rivers meet. " * 40  # 1,800 characters, over 128 tokens
@@ -43,20 +43,21 @@ def open_server(server: EmbeddingServer, options: str = "") -> Encoder:
 def test_vectors_are_those_of_the_model(server: EmbeddingServer, tei: bool) -> None:
     server.tei = tei
     texts = ["harbour", "query: harbour", LONG]
-    vectors = [text.vector for text in encode_texts(open_server(server), texts)]
-    expected = [text.vector for text in encode_texts(server.model, texts[:2])]
-    assert np.abs(np.stack(vectors[:2]) - np.stack(expected)).max() <= 1e-5
+    vectors = encode_texts(open_server(server), texts)
+    expected = encode_texts(server.model, texts[:2])
+    assert np.abs(vectors[:2] - expected).max() <= 1e-5
     cut = open_server(server, "#dimension=8&prompt=query:%20")
     (found,) = encode_texts(cut, ["harbour"])
     wanted = expected[1][:8] / np.linalg.norm(expected[1][:8])
-    assert np.abs(found.vector - wanted).max() <= 1e-5
+    assert np.abs(found - wanted).max() <= 1e-5
 
 
 def test_what_is_too_long_is_divided(server: EmbeddingServer) -> None:
     """Each character is read: a block of 1,800 is over what the model takes."""
     server.tei = False
-    (whole,) = encode_texts(open_server(server, "#block=2000"), [LONG])
-    assert whole.receipt.tokens_read == len(LONG.rstrip())
+    encoder = open_server(server, "#block=2000")
+    encoder.encode([encoder.read(LONG)])
+    assert encoder.read(LONG).receipt.tokens_read == len(LONG.rstrip())
     assert server.read[0] == "harbour"  # asks for the dimension
     assert "".join(server.read[1:]) == LONG.rstrip()
 
@@ -83,7 +84,7 @@ def test_what_passes_is_waited_for(server: EmbeddingServer, faults: list[int | s
     server.faults.extend(faults)
     (found,) = encode_texts(encoder, ["harbour"])
     (expected,) = encode_texts(server.model, ["harbour"])
-    assert np.abs(found.vector - expected.vector).max() <= 1e-5
+    assert np.abs(found - expected).max() <= 1e-5
     assert not server.faults
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from encoder.comparison.words import locate_words
+from encoder.comparison.matches import locate_words
 from encoder.errors import EmptyTextError
 from encoder.payload import blank_payload
 from encoder.terms.segmentation import word_spans, words_of

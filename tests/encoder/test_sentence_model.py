@@ -13,12 +13,12 @@ from safetensors.numpy import load_file, save_file
 
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
-from encoder.encoder import encode_texts
 from encoder.errors import CheckpointError
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model.folder import LARGEST_BYTES
 from index.search.calibrate import NO_MAP
 from tests.kit.command import Run
+from tests.kit.embedding_server import encode_texts
 from tests.kit.service_fixtures import TEXTS
 
 GetModel = Callable[[str], Path]
@@ -57,7 +57,7 @@ def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, na
         ("#prompt=document&dimension=16&block=64", "document", 16),
     ):
         encoder = open_encoder(find_encoder(f"{sentence_model(name)}{options}"))
-        vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
+        vectors = encode_texts(encoder, READ)
         expected = encode_as_peer(
             sentence_model(name), prompt_name=prompt, truncate_dim=dimension,
             normalize_embeddings=True,
@@ -91,8 +91,7 @@ def test_a_graph_computes_what_torch_does(sentence_model: GetModel, tmp_path: Pa
     shutil.rmtree(folder / "onnx")
     expected = encode_texts(open_encoder(find_encoder(str(folder))), READ)
     assert (by_graph.provider, by_graph.precision) == ("CPUExecutionProvider", "fp32")
-    for text, other in zip(encode_texts(by_graph, READ), expected, strict=True):
-        assert np.abs(text.vector - other.vector).max() <= 1e-5
+    assert np.abs(encode_texts(by_graph, READ) - expected).max() <= 1e-5
 
 
 def test_a_folder_of_model2vec_is_read(sentence_model: GetModel, tmp_path: Path) -> None:
@@ -107,9 +106,8 @@ def test_a_folder_of_model2vec_is_read(sentence_model: GetModel, tmp_path: Path)
         "weights": random.random(len(table), dtype=np.float32),
     }
     save_file(parts, path)
-    texts = encode_texts(open_encoder(find_encoder(str(folder))), READ)
-    expected = encode_as_peer(folder)
-    assert np.abs(np.stack([text.vector for text in texts]) - expected).max() <= 1e-5
+    vectors = encode_texts(open_encoder(find_encoder(str(folder))), READ)
+    assert np.abs(vectors - encode_as_peer(folder)).max() <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -145,7 +143,7 @@ def test_old_settings_are_understood(folder: Path) -> None:
     encoder = open_encoder(find_encoder(str(folder)))
     assert encoder.checkpoint.block_length == 96
     expected = encode_as_peer(folder)
-    vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
+    vectors = encode_texts(encoder, READ)
     assert np.abs(vectors - expected).max() <= 1e-5
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoder.alignment.scoring import align
-from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
+from encoder.alignment.space import AlignedBlocks, neutral_space
 from encoder.arrays import Float32
 from evaluation.systems import (
     ALIGNED,
@@ -38,10 +38,10 @@ def vectors() -> Float32:
 
 
 @pytest.fixture(scope="module")
-def blocks() -> AlignedCorpus:
+def blocks() -> list[AlignedBlocks]:
     space = neutral_space(DIMENSION)
     vectors = [as_stored(entry.blocks.vectors) for entry in ENTRIES if entry.blocks is not None]
-    return join_aligned(space, [space.project(vector) for vector in vectors])
+    return [space.project(vector) for vector in vectors]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def served(data: DataDirectory, entry: EncodedDocument, mode: Mode) -> dict[str,
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
 def test_a_search_gives_the_same_scores(
-    data: DataDirectory, vector: System, lexical: System, blocks: AlignedCorpus, mode: Mode
+    data: DataDirectory, vector: System, lexical: System, blocks: list[AlignedBlocks], mode: Mode
 ) -> None:
     system = search_system(vector, lexical if mode == "hybrid" else None, blocks, RULE, mode)
     scores = system.score(ROWS[:4])
@@ -98,7 +98,7 @@ def test_a_search_gives_the_same_scores(
 
 
 def test_pairs_have_the_scores_of_the_table(
-    vector: System, lexical: System, blocks: AlignedCorpus
+    vector: System, lexical: System, blocks: list[AlignedBlocks]
 ) -> None:
     sources, targets = np.array([0, 3, 7, 0]), np.array([9, 4, 0, 2])
     for system in (
@@ -110,9 +110,7 @@ def test_pairs_have_the_scores_of_the_table(
         np.testing.assert_allclose(system.score_pairs(sources, targets), expected, atol=1e-6)
 
 
-def test_only_the_best_candidates_are_aligned_not_the_query(
-    vector: System, blocks: AlignedCorpus
-) -> None:
+def test_only_the_best_candidates_are_aligned_not_the_query(blocks: list[AlignedBlocks]) -> None:
     first = np.random.default_rng(1).normal(size=(3, NUMBER - 1)).astype(np.float32)
     rows = np.array([4, 0, NUMBER - 1])  # the last is a query that is no document
     first[0, 4] = first[1, 0] = 9.0

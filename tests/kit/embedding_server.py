@@ -6,17 +6,23 @@ It speaks as Text Embeddings Inference does, and as OpenAI; a test chooses what 
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from encoder.encoder import Encoder, encode_texts
+from encoder.arrays import Float32
+from encoder.encoder import Encoder
 from encoder.opening import find_encoder, open_encoder
 
 LIMIT = 128  # tokens that a model reads
+
+
+def encode_texts(encoder: Encoder, texts: Sequence[str]) -> Float32:
+    """Return the vectors of whole texts."""
+    return encoder.encode([encoder.read(text) for text in texts]).document_vectors
 
 
 @dataclass
@@ -56,7 +62,7 @@ class EmbeddingServer:
         if any(len(self.model.read(text).blocks) > 1 for text in texts):
             return 413, {"error": f"`inputs` must have less than {LIMIT} tokens"}
         self.read += texts
-        rows = [text.vector.tolist() for text in encode_texts(self.model, texts)]
+        rows = encode_texts(self.model, texts).tolist()
         fault = self.faults.popleft() if self.faults else ""
         if isinstance(fault, int):
             return fault, {"error": "of the test"}

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from encoder.checkpoint import WEIGHTS, Checkpoint
-from encoder.document_reading import DocumentReading
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
+from encoder.onnx_encoder import read_segments
 from encoder.onnx_session import open_section_graph
 from training.batch import pad_tokens
 from training.export.quantise import Array, Sample
@@ -209,7 +209,7 @@ def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) 
             found: tuple[Tensor, ...] = model.block_encoder(**tensors)
         return [tensor.numpy() for tensor in found]
 
-    DocumentReading(checkpoint, step, blocks).read()
+    read_segments(checkpoint, step, blocks)
     return samples
 
 
@@ -217,7 +217,7 @@ def export_step(model: RecurrentModel, path: Path) -> None:
     """Export the step of a recurrent encoder: one segment, with the memory as input and output.
 
     Documents and tokens are its dynamic axes. The loop over segments is in
-    `encoder/document_reading.py`.
+    `encoder/onnx_encoder.py`.
     """
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from encoder.alignment.space import (
-    MIN_SAMPLE,
+    SAMPLE_DOCUMENTS,
     at_equal_distances,
-    fit_space,
+    fit_to_blocks,
     open_space,
-    sample_blocks,
-    sample_documents,
     write_checkpoint_space,
 )
 from encoder.arrays import Float32, Int64
@@ -172,12 +170,12 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
         parts: documents for training, of each corpus.
     """
     rows = [(part.archive, row) for part in parts for row in part.rows.tolist()]
-    chosen = [rows[n] for n in sample_documents(len(rows)).tolist()]
-    sample = sample_blocks([archive.vectors(row) for archive, row in chosen]) if rows else None
-    if sample is None or len(sample) < MIN_SAMPLE:
-        return False
-    write_checkpoint_space(checkpoint.directory, fit_space(sample))
-    return True
+    chosen = [rows[n] for n in at_equal_distances(len(rows), SAMPLE_DOCUMENTS).tolist()]
+    blocks = [archive.vectors(row) for archive, row in chosen]
+    space = fit_to_blocks(blocks, whitens=checkpoint.mean_of_blocks) if blocks else None
+    if space is not None:
+        write_checkpoint_space(checkpoint.directory, space)
+    return space is not None
 
 
 def fit_fusion(

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from qdrant_client import QdrantClient, models
 
-from encoder.arrays import Int64
+from encoder.alignment.space import AlignmentSpace
+from encoder.arrays import Float32, Int64
 from index.engine.qdrant.filters import condition_of, number_fields
 from index.engine.qdrant.generation import (
     MANIFEST,
@@ -51,6 +52,11 @@ class Generation:
 
     name: str
     manifest: Manifest
+    space: AlignmentSpace | None
+
+    def whiten(self, vector: Float32) -> Float32:
+        """Return a document vector [dimension] as it is compared here."""
+        return vector if self.space is None else self.space.whiten(vector[np.newaxis])[0]
 
     @property
     def number(self) -> int:
@@ -183,7 +189,18 @@ class QdrantEngine:
         if not self._words.use(manifest.terms):
             reason = f"{name} weighs words by frequencies that the store has no more"
             raise GenerationMissingError(self.url, reason)
-        return Generation(name, manifest)
+        return Generation(name, manifest, self._space(manifest))
+
+    def _space(self, manifest: Manifest) -> AlignmentSpace | None:
+        """Return the space that a generation was made in.
+
+        Raises:
+            GenerationMissingError: the store has it no more.
+        """
+        found = self.store.alignment.kept(manifest.space)
+        if found is None and manifest.space:
+            raise GenerationMissingError(self.url, "it holds vectors in a space that is gone")
+        return None if found is None else found.space
 
     def _served(self) -> str | None:
         """Return the collection that the alias leads to, if there is one."""
@@ -227,7 +244,7 @@ class QdrantEngine:
     def _advance(self, generation: Generation, position: int) -> None:
         manifest = replace(generation.manifest, position=position)
         self._upsert(generation.name, [manifest.point()], position)
-        self._generation = Generation(generation.name, manifest)
+        self._generation = replace(generation, manifest=manifest)
 
     def _reconcile(self, generation: Generation) -> None:
         """Write what is missing or older than the store has it, and delete what it has not."""
@@ -264,7 +281,9 @@ class QdrantEngine:
         name = generation.name
         for some in _parts(vector_ids, _POINTS_A_REQUEST):
             going_on()
-            points = points_of(self.store, some, revision, generation.manifest.terms)
+            points = points_of(
+                self.store, some, revision, generation.manifest.terms, generation.space
+            )
             fields = {field for point in points for field in number_fields(point.payload or {})}
             indexed = self._indexed.setdefault(name, set())
             for field in sorted(fields - indexed)[: _INDEXED_FIELDS - len(indexed)]:
@@ -289,7 +308,7 @@ class QdrantEngine:
         if generation is None:
             return True
         made = generation.manifest
-        if made.space != Manifest.of(self.store, made.position, made.terms).space:
+        if made.space != self.store.alignment.space_number:
             return True
         changed = sum(self.store.log.count_since(made.made))
         return changed > MAX_DRIFT * made.documents
@@ -322,7 +341,8 @@ class QdrantEngine:
         changes = self.store.log.since(0)  # first: what changes from now on is applied at the end
         assert changes is not None  # noqa: S101 (from 0 they are known)
         terms = self._words.measure(going_on)
-        generation = Generation(name, Manifest.of(self.store, changes.sequence, terms))
+        manifest = Manifest.of(self.store, changes.sequence, terms)
+        generation = Generation(name, manifest, self._space(manifest))
         create(self.client, name, generation.manifest)
         self._write(generation, changes.changed, changes.sequence, going_on)
         self._upsert(name, [generation.manifest.point()], changes.sequence)

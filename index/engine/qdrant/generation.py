@@ -12,7 +12,7 @@ from grpc import RpcError, StatusCode
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from encoder.alignment.space import AlignedBlocks
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import pack, unpack
 from index.engine.qdrant.filters import payload_values
@@ -59,12 +59,11 @@ class Manifest:
     @classmethod
     def of(cls, store: DocumentStore, position: int, terms: int) -> Self:
         """Return the manifest of a generation that is made of the present store."""
-        used = store.alignment.space()
         return cls(
             FORMAT,
             store.fingerprint,
             store.dimension,
-            0 if used is None else used.space_id,
+            store.alignment.space_number,
             terms,
             position,
             len(store),
@@ -117,7 +116,7 @@ def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
 
 
 def points_of(
-    store: DocumentStore, ids: Int64, revision: int, terms: int
+    store: DocumentStore, ids: Int64, revision: int, terms: int, space: AlignmentSpace | None
 ) -> list[models.PointStruct]:
     """Return the points of those of these documents that are there.
 
@@ -126,8 +125,10 @@ def points_of(
         ids: Int64[N], their vector ids.
         revision: that they are written as.
         terms: the number of the frequencies that weigh their words.
+        space: that their vectors are compared in; None for the vectors as they are.
     """
     present, vectors = store.vectors(ids)
+    vectors = vectors if space is None else space.whiten(vectors)
     wanted = present.tolist()
     summaries = store.get(wanted)
     rows = cast(HashedWords, store.words).weighed(present, terms)

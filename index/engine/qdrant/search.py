@@ -1,6 +1,6 @@
 """The searches for one query in a Qdrant server: one request finds candidates and scores them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -94,8 +94,11 @@ class QdrantSearch:
         present = [condition for condition in conditions if condition is not None]
         condition = models.Filter(must=present) if present else None
         with timed(self.seconds, "search"):
-            prefetch = [self._find(name, size, channels, condition) for name in found_by]
-            found, at = self._scores(channels, size * len(prefetch), prefetch=prefetch)
+
+            def prefetch(vector: list[float]) -> list[models.Prefetch]:
+                return [self._find(name, size, channels, condition, vector) for name in found_by]
+
+            found, at = self._scores(channels, size * len(found_by), prefetch=prefetch)
         if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
             self.unshared = not self.terms.documents.any()
         exhausted = len(found[VECTOR]) < size
@@ -188,7 +191,12 @@ class QdrantSearch:
         return AlignableDocuments(used.space, blocks, common, shares)
 
     def _find(
-        self, name: str, size: int, channels: Sequence[str], condition: models.Condition | None
+        self,
+        name: str,
+        size: int,
+        channels: Sequence[str],
+        condition: models.Condition | None,
+        vector: list[float],
     ) -> models.Prefetch:
         """Return how a channel finds candidates: by the vector, or by the heaviest terms.
 
@@ -197,7 +205,6 @@ class QdrantSearch:
         """
         chosen = only(condition)
         if name == VECTOR:
-            vector = self.query.vector.tolist()
             return models.Prefetch(query=vector, using=DOCUMENT, limit=size, filter=chosen)
         terms = self.terms
         every = condition is not None and len(channels) == 1
@@ -212,7 +219,7 @@ class QdrantSearch:
         channels: Sequence[str],
         limit: int,
         *,
-        prefetch: Sequence[models.Prefetch] = (),
+        prefetch: Callable[[list[float]], list[models.Prefetch]] = lambda _: [],
         only_ids: models.Condition | None = None,
     ) -> tuple[dict[str, Scores], tuple[int, int]]:
         """Return the exact scores of documents by channel, and the generation and its position.
@@ -220,22 +227,25 @@ class QdrantSearch:
         Args:
             channels: besides the vector.
             limit: how many documents there are at most.
-            prefetch: finds them.
+            prefetch: finds them by the vector of the query, as it is compared.
             only_ids: where nothing finds them, says which they are.
         """
-        queries: dict[str, tuple[str, Any]] = {VECTOR: (DOCUMENT, self.query.vector.tolist())}
+        by_words: dict[str, tuple[str, Any]] = {}
         if WORD_CHANNEL in channels and len(self.terms):
             terms = self.terms
-            queries[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
+            by_words[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
         engine = self.engine
 
         def ask(generation: "Generation") -> tuple[dict[str, Scores], tuple[int, int]]:
             at = generation.number, generation.manifest.position
             if not limit:
                 return {VECTOR: {}}, at
+            vector = generation.whiten(self.query.vector).tolist()
+            queries = {VECTOR: (DOCUMENT, vector), **by_words}
+            found_by = prefetch(vector)
             requests = [
                 models.QueryRequest(
-                    prefetch=list(prefetch) or None,
+                    prefetch=found_by or None,
                     query=query,
                     using=using,
                     filter=only(only_ids),

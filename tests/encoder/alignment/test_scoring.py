@@ -90,7 +90,7 @@ CLOSE = 1e-6
 
 def slow_shares(left: AlignedBlocks, right: AlignedBlocks) -> dict[tuple[int, int], float]:
     """Give each term of the score to its pair, one at a time."""
-    table = scoring.similarities(left, right).astype(float)
+    table = scoring.similarities(left, [right]).astype(float)
     given: dict[tuple[int, int], float] = {}
     for i in range(len(left)):
         j = max(range(len(right)), key=lambda number: table[i, number])
@@ -122,7 +122,7 @@ def test_contributions_are_the_formula(ours: int, theirs: int, seed: int) -> Non
     assert found.score == pytest.approx(float(scoring.align(left, [right])[0]), abs=CLOSE)
     assert by_pair(found) == pytest.approx(slow_shares(left, right), abs=CLOSE)
     assert (found.shares[:-1] >= found.shares[1:]).all()
-    table = scoring.similarities(left, right)
+    table = scoring.similarities(left, [right])
     assert [table[i, j] for i, j in found.pairs.tolist()] == found.similarities.tolist()
     if found.score:
         assert found.shares.sum() == pytest.approx(1.0)

@@ -17,9 +17,10 @@ from encoder.alignment.space import (
     SAMPLE_DOCUMENTS,
     AlignedBlocks,
     AlignmentSpace,
+    Whitening,
     choose_blocks,
     fit_space,
-    join_aligned,
+    fit_to_blocks,
     neutral_space,
     open_space,
     read_space,
@@ -27,7 +28,7 @@ from encoder.alignment.space import (
     write_checkpoint_space,
     write_space,
 )
-from encoder.arrays import Float32
+from encoder.arrays import Float32, unit
 from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.errors import CheckpointError
 
@@ -62,6 +63,28 @@ def test_it_centres_and_divides_by_the_root_of_the_deviation(space: AlignmentSpa
     assert np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
     # Axes may be turned around, which changes no cosine.
     assert np.abs(found @ found.T - expected @ expected.T).max() < 0.02
+
+
+def test_means_of_blocks_are_whitened_along_all_axes() -> None:
+    documents = [block_vectors(20, seed) for seed in range(MIN_SAMPLE // 20)]
+    space = fit_to_blocks(documents, whitens=True)
+    assert space is not None
+    assert space.documents is not None
+    assert np.array_equal(space.documents.projection, space.projection)  # `WIDTH` axes
+    means = unit(np.stack([blocks.mean(axis=0) for blocks in documents]))
+    expected = unit((means - means.mean(axis=0)) @ space.projection)
+    again = read_space(write_space(space))
+    assert np.allclose(again.whiten(means), expected, atol=1e-5)
+    plain = fit_to_blocks(documents, whitens=False)
+    assert plain is not None
+    assert plain.whiten(means) is means
+    assert fit_to_blocks(documents[:-1], whitens=True) is None
+
+
+def test_documents_stay_as_they_are_where_blocks_are_too_few_for_the_axes() -> None:
+    sample = np.random.default_rng(3).random((MIN_SAMPLE, MIN_SAMPLE // 4 + 1), np.float32)
+    space, vectors = fit_space(sample, documents=sample), unit(sample[:3])
+    assert np.allclose(space.whiten(vectors), vectors, atol=1e-6)
 
 
 def test_the_first_axes_are_kept() -> None:
@@ -128,6 +151,9 @@ BROKEN: dict[str, Callable[[AlignmentSpace], bytes]] = {
     "cut": lambda space: write_space(space)[:-200],
     "mean of another width": lambda s: write_space(replace(s, mean=s.mean[1:])),
     "other background": lambda s: write_space(replace(s, background=s.background[:, 1:])),
+    "whitening of another width": lambda s: write_space(
+        replace(s, documents=Whitening(s.mean, s.projection[:, 1:]))
+    ),
     "other scales": lambda s: write_space(replace(s, background_scales=s.background_scales[1:])),
     "projection of one axis": lambda s: write_space(replace(s, projection=s.projection[0])),
     "not finite": lambda s: write_space(replace(s, mean=s.mean * np.float32(np.inf))),
@@ -138,15 +164,6 @@ BROKEN: dict[str, Callable[[AlignmentSpace], bytes]] = {
 def test_a_damaged_space_is_refused(space: AlignmentSpace, name: str) -> None:
     with pytest.raises(ValueError, match=r"space|shape|not finite"):
         read_space(BROKEN[name](space))
-
-
-def test_a_corpus_gives_back_the_blocks_of_each_document(space: AlignmentSpace) -> None:
-    documents = [space.project(block_vectors(count, seed=count)) for count in (3, 1, 8)]
-    corpus = join_aligned(space, documents)
-    for found, expected in zip(corpus, documents, strict=True):
-        assert np.array_equal(found.codes, expected.codes)
-        assert np.array_equal(found.hubness, expected.hubness)
-    assert [len(found) for found in corpus[1:]] == [1, 8]
 
 
 @pytest.fixture

@@ -21,14 +21,14 @@ from encoder.comparison.matches import (
     Background,
     Box,
     find_exact_matches,
+    locate_words,
     match_blocks,
     measure_background,
     merge_spans,
 )
+from encoder.comparison.matches import locate_words as words
 from encoder.comparison.result import Comparison, Difference, Differences, PairScore, Span
 from encoder.comparison.text import ComparableText, prepare_text
-from encoder.comparison.words import locate_words
-from encoder.comparison.words import locate_words as words
 
 WIDTH = 64
 BLOCK_WORDS = 40
@@ -244,18 +244,18 @@ SHINGLE = 3
 
 def test_what_one_text_repeats_is_found_at_each_place() -> None:
     left, right = words("a b c d"), words("a b c d x a b c d")
-    assert find_exact_matches(left, right, SHINGLE) == [(0, 0, 4), (0, 5, 4)]
-    assert find_exact_matches(right, left, SHINGLE) == [(0, 0, 4), (5, 0, 4)]
+    assert find_exact_matches(left, right, SHINGLE) == [(0, 4, 0, 4), (0, 4, 5, 9)]
+    assert find_exact_matches(right, left, SHINGLE) == [(0, 4, 0, 4), (5, 9, 0, 4)]
 
 
 def test_the_longest_of_several_places_is_taken() -> None:
     left, right = words("a b c d e f"), words("a b c x a b c d e f")
-    assert (0, 4, 6) in find_exact_matches(left, right, SHINGLE)
+    assert (0, 6, 4, 10) in find_exact_matches(left, right, SHINGLE)
 
 
 def test_a_match_may_begin_inside_the_one_before() -> None:
     left, right = words("a b c d e y b c d e"), words("a b c x b c d e")
-    assert find_exact_matches(left, right, SHINGLE) == [(0, 0, 3), (1, 4, 4), (6, 4, 4)]
+    assert find_exact_matches(left, right, SHINGLE) == [(0, 3, 0, 3), (1, 5, 4, 8), (6, 10, 4, 8)]
 
 
 TEXTS = st.lists(st.sampled_from("abcde"), max_size=40).map(" ".join)
@@ -266,9 +266,8 @@ def test_every_shared_word_is_matched_and_every_match_is_equal(left: str, right:
     ours, theirs = left.split(), right.split()
     found = find_exact_matches(words(left), words(right), SHINGLE)
     for match in found:
-        assert match.length >= SHINGLE
-        mine = ours[match.left : match.left + match.length]
-        assert mine == theirs[match.right : match.right + match.length]
+        assert match.shorter >= SHINGLE
+        assert ours[slice(*match[:2])] == theirs[slice(*match[2:])]
     for text, other, side in ((ours, theirs, 0), (theirs, ours, 1)):
         rows = {tuple(other[n : n + SHINGLE]) for n in range(len(other) - SHINGLE + 1)}
         shared = {
@@ -277,7 +276,7 @@ def test_every_shared_word_is_matched_and_every_match_is_equal(left: str, right:
             if tuple(text[place : place + SHINGLE]) in rows
             for word in range(SHINGLE)
         }
-        matched = {match[side] + word for match in found for word in range(match.length)}
+        matched = {word for match in found for word in range(*match[2 * side : 2 * side + 2])}
         assert matched == shared
 
 

@@ -1,7 +1,9 @@
 """The checkpoint of a reranker: made, exported, opened without torch, and its rule."""
 
 import json
+import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -42,20 +44,20 @@ def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> 
     checkpoint = load_reranker_checkpoint(tiny_reranker)
     reranker = OnnxReranker(checkpoint, precision=precision)
     reranker.warm_up()
-    texts = [reranker.read(text) for text in GOLDEN_TEXTS]
-    pairs = [reranker.pair(a, b) for a in texts for b in texts]
+    texts = [reranker.reader.read(text) for text in GOLDEN_TEXTS]
+    pairs = [reranker.reader.pair(a, b) for a in texts for b in texts]
     assert len({len(pair) for pair in pairs}) > 3
     expected = score_with_model(load_reranker_model(checkpoint), pairs)
     found = np.array([reranker.score_tokens(pair) for pair in pairs])
     np.testing.assert_allclose(found, expected, atol={"fp32": 1e-3, "int8": 0.5}[precision])
     assert expected.std() > 0.1
     first = reranker.score(texts[1], texts[2])
-    assert first == reranker.score_tokens(reranker.pair(texts[1], texts[2]))
+    assert first == reranker.score_tokens(reranker.reader.pair(texts[1], texts[2]))
 
 
 def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path) -> None:
     reranker = open_reranker(tiny_reranker)
-    assert reranker.name == "tiny-reranker"
+    assert reranker.checkpoint.name == "tiny-reranker"
     assert reranker.precision == "int8"
     with pytest.raises(CheckpointError, match=r"fp16.*int8, fp32"):
         open_reranker(tiny_reranker, precision="fp16")
@@ -155,10 +157,12 @@ def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mixtures": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
-        ({"mixtures": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
+        ({"weights": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
+        ({"weights": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
+        ({"maps": {"semantic": asdict(FittedMap(Logistic(-1.0, 0.0), ERROR))}}, "not rise"),
+        ({"maps": {"semantic": asdict(FittedMap(Logistic(math.nan, 0.0), ERROR))}}, "finite"),
         ({"reranker": "other"}, "other weights"),
-        ({"format": 2}, "format"),
+        ({"format": 1}, "format"),
         ({"maps": 3}, "not the rule"),
     ],
 )

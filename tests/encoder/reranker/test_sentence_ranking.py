@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from encoder.reranker.sentence_ranking import (
     DAMPING,
-    best_sentences,
     page_rank,
     rank_sentences,
     similarities,
@@ -66,16 +65,12 @@ def test_each_text_says_what_matters_in_the_other() -> None:
         "The stone quay of the harbour stands. Stone harbour walls protect a quay."
     )
     ranks, _ = rank_sentences(first, second)
-    assert first.sentence(best_sentences(ranks, 1)[0]) == both
+    assert first.sentence(int(ranks.argmax())) == both
 
 
 def test_stop_words_case_and_accents_do_not_count() -> None:
     read = split_for_ranking("The Café was where it was. THE CAFE IS OURS, again!")
     assert read.words == (("cafe",), ("cafe",))
-
-
-def test_of_equal_sentences_the_earlier_is_better() -> None:
-    assert best_sentences(np.array([0.2, 0.4, 0.4, 0.1], dtype=np.float32), 3) == [1, 2, 0]
 
 
 @pytest.mark.parametrize("text", ["", "...", "The of and.", "Yes."])

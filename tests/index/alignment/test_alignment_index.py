@@ -110,9 +110,8 @@ def test_a_fitted_space_drifts(store: DocumentStore, with_blocks: MakeEntry) -> 
     store.alignment.refresh(QUIET, fit=True)
     assert len(space_of(store).background)
     assert_holds_all_stored_blocks(store)
-    spaces = sql(store.path, "SELECT space_id FROM alignment_spaces")
+    spaces = sql(store.path, "SELECT space_id FROM alignment_spaces WHERE current = 1")
     assert spaces == sql(store.alignment.path, "SELECT DISTINCT space_id FROM aligned_blocks")
-    assert len(spaces) == 1
     assert store.alignment.drift() == 0.0
     first = space_of(store)
     store.alignment.refresh(QUIET, fit=True)

@@ -26,7 +26,7 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
 
 def publish(root: Path, index: FaissIndex, sequence: int = 7) -> snapshot.Manifest:
     about = snapshot.Manifest(
-        FINGERPRINT, "ours", "fp32", trained_sequence=1, trained_vectors=90, nprobe=4
+        FINGERPRINT, "ours", "fp32", trained_sequence=1, trained_vectors=90, nprobe=4, space=0
     )
     none = np.zeros(0, dtype=np.int64)
     index.change(none, np.zeros((0, index.dimension), dtype=np.float32), sequence=sequence)

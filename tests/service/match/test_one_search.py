@@ -2,14 +2,21 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import service.searchers
+from encoder.alignment.space import Whitening, neutral_space
+from encoder.checkpoint import vector_space
 from encoder.comparison.compare import percent
-from tests.kit.calibrations import calibrated
+from encoder.opening import find_encoder
+from index.directory.data_directory import open_data_directory
+from index.search.corpus_calibration import CorpusCalibration
+from tests.kit.calibrations import RULE, STATISTICS, TABLE, calibrated
 from tests.kit.command import Run
 from tests.kit.paragraphs import text_of
 from tests.service.standing.test_standing_queries import events, make
@@ -146,11 +153,30 @@ PAIR = (
 )
 
 
+def whitening(model: Path, data: Path) -> None:
+    """Make a data directory for a sentence model, in a space that whitens document vectors."""
+    space = vector_space(find_encoder(str(model)))
+    rows = np.random.default_rng(1).random((space.dimension + 1, space.dimension), np.float32)
+    fitted = replace(neutral_space(space.dimension), documents=Whitening(rows[0], rows[1:]))
+    open_data_directory(data, **asdict(space), alignment=fitted).close()
+    kinds = dict.fromkeys(MODES, TABLE)
+    CorpusCalibration(space.fingerprint, STATISTICS, RULE, kinds).write(data)
+
+
+@pytest.mark.parametrize("whitened", [False, True])
 def test_a_pair_has_one_score_on_all_surfaces(
-    make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, longmatch: Run
+    make_client: Callable[..., Any],
+    tiny_checkpoint: Path,
+    sentence_model: Callable[[str], Path],
+    tmp_path: Path,
+    longmatch: Run,
+    whitened: bool,
 ) -> None:
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    client = make_client(encoder=checkpoint, data=data, precision="int8", max_queue_tokens=100_000)
+    if whitened:
+        checkpoint, data = sentence_model("static"), tmp_path / "whitened"
+        whitening(checkpoint, data)
+    client = make_client(encoder=checkpoint, data=data, precision=None, max_queue_tokens=100_000)
     documents = [document(number) for number in range(0, NUMBER, 3)]
     # The titles are those that commands take from the names of files.
     left, right = documents[1] | {"title": "Left"}, documents[3] | {"title": "Right"}
