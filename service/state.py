@@ -27,10 +27,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from index.directory.backup import STATE_FILE
 from index.errors import StorageError, StoreError
-from index.optional_dependencies import require_extra
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from index.store.database import Connections
-from index.store.schema import collection_name
+from index.store.schema import open_postgresql
 from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
@@ -279,21 +278,14 @@ def open_state(data: Path, database: str | None = None, *, read_only: bool = Fal
 
     Where a full disk has no room for a new file, there is none and every write is refused.
     """
+    path = data / STATE_FILE
+    dialect = _dialect("sqlite.pysqlite" if database is None else "postgresql.psycopg")
+    kind = DatabaseFormat("state", _KIND, FORMAT, _script(dialect))
+    opened: Connections
     if database is None:
-        dialect = _dialect("sqlite.pysqlite")
-        kind = DatabaseFormat("state", _KIND, FORMAT, _script(dialect))
-        file = SQLiteConnections(data / STATE_FILE, read_only=read_only, kind=kind)
-        return State(file, dialect)
-    require_extra("postgresql", "PostgreSQL", "psycopg")
-    from index.postgresql.connections import PostgreSQLConnections  # optional
-
-    dialect, name = _dialect("postgresql.psycopg"), collection_name(data)
-    opened = PostgreSQLConnections(database, name, progress.name, read_only=read_only)
-    try:
-        opened.create_if_missing(FORMAT, _script(dialect))
-    except BaseException:
-        opened.close()
-        raise
+        opened = SQLiteConnections(path, read_only=read_only, kind=kind)
+    else:
+        opened = open_postgresql(path, database, kind, progress.name, read_only=read_only)
     return State(opened, dialect)
 
 

@@ -14,7 +14,6 @@ from index.corpus.formats.extra import EXTRA_SUFFIXES
 from index.corpus.formats.files import FILE_SUFFIXES, readable_suffixes
 from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
-from index.corpus.language import language_of
 from index.corpus.records import document_of
 from index.corpus.remote import (
     RemoteFile,
@@ -234,7 +233,7 @@ class _Files:
                 try:
                     with _on_disk(file) as path:
                         content = reader.read(path)
-                    document = _document(content, name, language_of(content.text))
+                    document = _document(content, name, _language_of(content.text))
                 except (CorpusError, DocumentError) as error:
                     yield SkippedInput(at, str(error))
                     continue
@@ -318,6 +317,21 @@ def _count_parquet_rows(path: Path | RemoteFile) -> int:
 
 def _query_rows(corpus: SqlQuery) -> Iterator[tuple[int, dict[str, Any] | str]]:
     return enumerate(read_query(corpus), start=1)
+
+
+_LEAST_CHARACTERS = 200  # of a text whose language is recognised
+_EXAMINED = 20_000  # characters of it
+
+
+def _language_of(text: str) -> str:
+    """Return the language of a text by its code of ISO 639-1; "" for a short text."""
+    sample = text[:_EXAMINED]
+    if sum(map(str.isalpha, sample)) < _LEAST_CHARACTERS:
+        return ""
+    # Imported here: its model takes half a second to load.
+    import py3langid
+
+    return str(py3langid.classify(sample)[0])
 
 
 def _document(content: FileText, document_id: str, language: str = "") -> Document:

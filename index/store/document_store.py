@@ -169,7 +169,7 @@ class DocumentStore:
         hashes = {e.document.id: e.document.content_hash for e in entries}
         self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
         with self._connections.writing() as connection:
-            known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
+            known = {row[0]: row[1:3] for row in connection.execute(sql.STATES, (ids,))}
             same = {name for name, (_, stored) in known.items() if stored == hashes[name]}
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
@@ -200,7 +200,7 @@ class DocumentStore:
         """
         ids = document_id_list(document_ids)
         with self._connections.writing() as connection:
-            removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
+            removed = [row[1] for row in connection.execute(sql.STATES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
         changes = Changes(sequence, [], removed)
@@ -357,15 +357,14 @@ class DocumentStore:
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the content hash of each document that is stored, without reading its text."""
-        rows = self._connections.read_rows(sql.CONTENT_HASHES, document_id_list(document_ids))
-        return {document_id: content_hash for document_id, _, content_hash in rows}
+        return {name: content_hash for name, (content_hash, _) in self.states(document_ids).items()}
 
     def states(self, document_ids: Sequence[str]) -> dict[str, tuple[bytes, int]]:
         """Return the content hash of each document that is stored, and a number that another title,
         other metadata or another document under its id change.
         """
         rows = self._connections.read_rows(sql.STATES, document_id_list(document_ids))
-        return {document_id: (content_hash, number) for document_id, content_hash, number in rows}
+        return {name: (content_hash, checksum) for name, _, content_hash, checksum in rows}
 
     def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
         """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""

@@ -48,11 +48,8 @@ FROM documents WHERE id > ? ORDER BY id LIMIT 8"""
 SUMMARIES = """
 SELECT vector_id, id, title, metadata
 FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
-CONTENT_HASHES = """
-SELECT id, vector_id, content_hash
-FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 STATES = """
-SELECT id, content_hash, checksum
+SELECT id, vector_id, content_hash, checksum
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
 SELECT vector_id, vector

@@ -144,7 +144,7 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     maintenance = make(maintenance_seconds=0.01)
     maintenance.worker.start()
     wait_until(lambda: data.index.nlist > 1)
-    (thread,) = set(threading.enumerate()) - before
+    (thread,) = (found for found in threading.enumerate() if found.name == "maintenance")
     if sys.platform == "linux":  # elsewhere a thread has the priority of its process
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())
         assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) > own
