@@ -16,7 +16,7 @@ from encoder.errors import QualityError
 from encoder.opening import open_encoder
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
-from index.corpus.reader import read_corpus
+from index.corpus.reader import read_corpus, read_documents
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
@@ -112,13 +112,8 @@ def sample_corpus(corpus: Path, *, limit: int, seed: int = 0) -> GateSample:
     generator = random.Random(seed)  # noqa: S311  a sample, not a secret
     chosen = set(generator.sample(ids, min(len(ids), limit)))
     _require_enough(len(chosen), str(corpus))
-    items = (item for item in read_corpus(corpus) if isinstance(item, Document))
-    return GateSample(
-        corpus=corpus.name,
-        corpus_documents=len(ids),
-        documents=tuple(item for item in items if item.id in chosen),
-        seed=seed,
-    )
+    documents = read_documents(corpus, [name for name in ids if name in chosen])
+    return GateSample(corpus.name, len(ids), tuple(documents), seed)
 
 
 def measure_quality(

@@ -193,12 +193,6 @@ def find_neighbours(texts: Sequence[str]) -> Neighbours:
     return Neighbours(nearest, similarities, matrix)
 
 
-def without_neighbours(texts: int) -> Neighbours:
-    """Return the neighbours of M texts where none were searched for: there are none."""
-    nothing = np.empty((texts, 0), dtype=np.int64)
-    return Neighbours(nothing, nothing.astype(np.float32), None)
-
-
 PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
 NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
 
@@ -513,7 +507,8 @@ def find_sources(
         rows = corpus.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to sample: held-out documents only
-        found = without_neighbours(len(rows))
+        nothing = np.empty((len(rows), 0), dtype=np.int64)
+        found = Neighbours(nothing, nothing.astype(np.float32), None)
         if neighbours:
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
             ids = [corpus.encoded.ids[row] for row in rows.tolist()]
