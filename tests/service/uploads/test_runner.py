@@ -76,7 +76,7 @@ def test_jobs_run_in_the_order_in_which_they_were_stored(make_jobs: Callable[[],
     interrupted = earlier.store.begin(earlier.store.unfinished()[0])
     assert interrupted is not None
     assert (interrupted.id, interrupted.state) == (ids[0], "running")
-    earlier.close()
+    earlier.worker.close()
     jobs = make_jobs()
     runner = Recorder(jobs)
     jobs.start(runner)
