@@ -15,7 +15,9 @@ from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
 
 
-def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> None:
+def test_snapshot_then_restore(
+    longmatch: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backup, new = tmp_path / "backup", tmp_path / "new"
     with closing(open_state(data)) as state:
         feedback = FeedbackStore(state)
@@ -23,6 +25,7 @@ def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> No
         given = feedback.put(judged, "d1", 2)
         answer = longmatch("snapshot", data, "-o", backup)  # while it is open
     assert (answer.status, "24 documents" in answer.err) == (0, True)
+    monkeypatch.delenv("LONGMATCH_ENCODER")  # the backup says which it was
     answer = longmatch("restore", backup, new)
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     assert matches(longmatch, new) == matches(longmatch, data)
