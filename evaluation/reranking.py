@@ -39,7 +39,7 @@ class PairScorer:
 
     def _text(self, row: int) -> SentenceGraphText:
         if row not in self._read:
-            self._read[row] = self._reranker.reader.read(self._texts[row])
+            self._read[row] = self._reranker.read(self._texts[row])
         return self._read[row]
 
 

@@ -43,7 +43,6 @@ SAMPLE_BLOCKS = 20_000
 WHITENING_POWER = 0.5
 COMMON_HUBNESS = 2.0  # of a block of common text: no cosine is more than half of it
 _ARRAYS = ("mean", "projection", "background", "background_scales")
-_DOCUMENT_ARRAYS = ("document_mean", "document_projection")
 _INT8 = 127.0
 _SMALLEST = 1e-9
 
@@ -242,8 +241,8 @@ def write_space(space: AlignmentSpace) -> bytes:
     file = io.BytesIO()
     arrays = {name: getattr(space, name) for name in _ARRAYS}
     if space.documents is not None:
-        values = space.documents.mean, space.documents.projection
-        arrays |= dict(zip(_DOCUMENT_ARRAYS, values, strict=True))
+        arrays["document_mean"] = space.documents.mean
+        arrays["document_projection"] = space.documents.projection
     np.savez(file, **arrays)
     return file.getvalue()
 
@@ -257,8 +256,8 @@ def read_space(data: bytes) -> AlignmentSpace:
     try:
         arrays = read_arrays(data)
         whitening = None
-        if not arrays.keys().isdisjoint(_DOCUMENT_ARRAYS):
-            whitening = Whitening(*(arrays[name] for name in _DOCUMENT_ARRAYS))
+        if "document_mean" in arrays:
+            whitening = Whitening(arrays["document_mean"], arrays["document_projection"])
         space = AlignmentSpace(**{name: arrays[name] for name in _ARRAYS}, documents=whitening)
     except (KeyError, ValueError) as error:
         raise ValueError(f"not an alignment space: {error}") from error

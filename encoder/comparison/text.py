@@ -19,7 +19,7 @@ class ComparableText:
 
     Attributes:
         text: the whole of it.
-        vector: Float32[D], its document vector, unit norm.
+        vector: Float32[D], its document vector as it is compared, unit norm.
         block_vectors: Float32[S, H], unit norm.
         offsets: Int64[S, 2], characters of each block.
         words: of the text.

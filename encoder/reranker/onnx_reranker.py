@@ -49,6 +49,10 @@ class OnnxReranker:
         self.checkpoint = checkpoint
         self.precision = chosen
 
+    def read(self, text: str) -> SentenceGraphText:
+        """Split a text into sentences and words."""
+        return self.reader.read(text)
+
     def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
         """Select sentences of both texts and score them together."""
         return self.score_tokens(self.reader.pair(first, second))

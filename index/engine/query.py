@@ -20,7 +20,7 @@ class EncodedQuery:
 
     Attributes:
         text: the whole text, whose words are read.
-        vector: Float32[dimension] of unit norm.
+        vector: Float32[dimension] of unit norm, as the encoder gave it.
         title: of the text, if it has one.
         blocks: Float32[S, H], its block vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.

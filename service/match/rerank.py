@@ -67,7 +67,7 @@ class RerankPool:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(seconds):
-                first = await self._run(self.reranker.reader.read, query)
+                first = await self._run(self.reranker.read, query)
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._threads):
                         group.create_task(work(first))
@@ -83,7 +83,7 @@ class RerankPool:
         return [logits[number] for number in sorted(logits)], taken
 
     def _score_one(self, first: SentenceGraphText, text: str) -> float:
-        return self.reranker.score(first, self.reranker.reader.read(text))
+        return self.reranker.score(first, self.reranker.read(text))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         def run() -> T:

@@ -264,7 +264,7 @@ class MatchBody(BaseModel):
         description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
         "mode; where the latter is null, of what the former lets expect of it."
     )
-    vector_score: float = Field(description="Cosine of the two document vectors, as stored.")
+    vector_score: float = Field(description="Cosine of the two document vectors.")
     alignment_score: float | None = nullable(
         "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
         "were not aligned."

@@ -77,23 +77,6 @@ def test_one_of_other_weights_is_refused(checkpoint: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"format": 1}, "format 1 is not 2"),
-        ({"kinds": []}, "not a calibration"),
-        ({"kinds": {"semantic": {}}}, "not a calibration"),
-    ],
-)
-def test_another_format_is_refused(
-    checkpoint: Checkpoint, change: dict[str, object], said: str
-) -> None:
-    path = written(checkpoint).directory / CALIBRATION
-    data = json.dumps({**json.loads(path.read_text()), **change}).encode()
-    with pytest.raises(CheckpointError, match=said):
-        parse_calibration(data, path)
-
-
-@pytest.mark.parametrize(
     "change", [{"slope": float("nan")}, {"slope": "1"}, {"slope_by_tail": 3.0}, {"longest": -4.0}]
 )
 def test_a_map_by_tail_rises(checkpoint: Checkpoint, change: dict[str, object]) -> None:

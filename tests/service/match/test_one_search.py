@@ -15,8 +15,7 @@ from encoder.checkpoint import vector_space
 from encoder.comparison.compare import percent
 from encoder.opening import find_encoder
 from index.directory.data_directory import open_data_directory
-from index.search.corpus_calibration import CorpusCalibration
-from tests.kit.calibrations import RULE, STATISTICS, TABLE, calibrated
+from tests.kit.calibrations import calibrated, of_corpus
 from tests.kit.command import Run
 from tests.kit.paragraphs import text_of
 from tests.service.standing.test_standing_queries import events, make
@@ -159,8 +158,7 @@ def whitening(model: Path, data: Path) -> None:
     rows = np.random.default_rng(1).random((space.dimension + 1, space.dimension), np.float32)
     fitted = replace(neutral_space(space.dimension), documents=Whitening(rows[0], rows[1:]))
     open_data_directory(data, **asdict(space), alignment=fitted).close()
-    kinds = dict.fromkeys(MODES, TABLE)
-    CorpusCalibration(space.fingerprint, STATISTICS, RULE, kinds).write(data)
+    of_corpus(space.fingerprint).write(data)
 
 
 @pytest.mark.parametrize("whitened", [False, True])

@@ -47,7 +47,7 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     assert (before["rerank"], before["matches"][0]["first_stage_score"]) == (None, None)
     reranker = OnnxReranker(load_reranker_checkpoint(tiny_reranker))
     readings = {name: f"{TITLES[name]}\n\n{texts[name]}" for name in TITLES}
-    read = {name: reranker.reader.read(text) for name, text in {**texts, **readings}.items()}
+    read = {name: reranker.read(text) for name, text in {**texts, **readings}.items()}
     first_stage = {item["id"]: item["score"] for item in before["matches"]}
     for hit in after["matches"]:
         logit = reranker.score(read["ants"], read[hit["id"]])
