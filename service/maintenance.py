@@ -77,7 +77,7 @@ class Maintenance:
 
     def work(self) -> None:
         """Run one round of all tasks; a task that fails is logged and tried in a later round."""
-        local = self._keep_lists, self._keep_snapshot, self._keep_words, self._keep_titles
+        local = self._keep_words, self._keep_titles, self._keep_lists, self._keep_snapshot
         with self._working:
             for task in (
                 self._data.engine.catch_up,  # if it missed a change of the store
@@ -98,7 +98,9 @@ class Maintenance:
 
     def _run(self) -> None:
         lower_priority()
-        while not self._stopping.wait(self._seconds):
+        pause = 0.0 if self._data.store.counts_words else self._seconds  # searches lack them
+        while not self._stopping.wait(pause):
+            pause = self._seconds
             try:
                 self.work()
             except Exception:  # the thread must survive: a later round may succeed
@@ -151,8 +153,10 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         words, number = self._data.store.lexical, len(self._data.store)
-        if not words.building and words.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * number):
-            words.publish()
+        words.finish(SilentProgress(), self._stopping.is_set)
+        if words.unfinished or words.unpublished() < max(PUBLISH_FROM, PUBLISH_SHARE * number):
+            return
+        words.publish()
 
     def _keep_common_text(self) -> None:
         store = self._data.store

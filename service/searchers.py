@@ -387,7 +387,7 @@ class SearchProcesses:
         """
         until, said = self._left.get(served.number, (0.0, ""))
         words = task.options.mode != "semantic"
-        if until <= time.monotonic() and not (words and served.data.store.lexical.building):
+        if until <= time.monotonic() and not (words and served.data.store.counts_words):
             for process in self._processes:
                 if process.ready and process.lock.acquire(blocking=False):
                     try:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar
 
 import numpy as np
@@ -154,7 +154,7 @@ def scan_new_documents(collection: Collection) -> bool:
     """
     standing, data = collection.standing, collection.data
     if data.store.counts_words:  # a hybrid search would leave the words out
-        data.store.lexical.wait(1.0)
+        sleep(1.0)
         return True
     every = standing.store.listed()
     ready = [
