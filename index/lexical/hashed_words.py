@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int32, Int64, UInt8, UInt32
+from encoder.arrays import Float32, Int32, Int64, UInt8, UInt32
 from encoder.terms.general_words import PAIR
 from index.common_text.collection import CommonTexts
 from index.errors import StoreError
@@ -19,8 +19,10 @@ from index.lexical.scoring import (
     LexicalQuery,
     TermRows,
     TermWeight,
+    cosine,
     inverse_document_frequencies,
     join_rows,
+    shared_terms,
     weigh_terms,
 )
 from index.lexical.stored_texts import StoredTexts, TitledText
@@ -169,7 +171,8 @@ class HashedWords:
         others = [vector_id for vector_id in wanted if vector_id not in counted]
         new = {n: _counted(counts)[0] for n, counts in self._texts.count(others)}
         terms = (counted.get(n) or new.get(n) for n in wanted)
-        return _rows([_query(used, {}) if t is None else _weighed(used, t) for t in terms])
+        found = [_query(used, {}) if t is None else _weighed(used, t) for t in terms]
+        return rows_of([(terms.term_ids, terms.weights) for terms in found])
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to its terms."""
@@ -185,12 +188,12 @@ class HashedWords:
             self.read_stored(side) if isinstance(side, int) else self.read(side[0], title=side[1])
             for side in (left, right)
         )
-        return _score(first, second)
+        return cosine(first, second)
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
         found = self._read(vector_ids.tolist())
-        return np.array([_score(query, terms) for terms in found], dtype=np.float32)
+        return np.array([cosine(query, terms) for terms in found], dtype=np.float32)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as they are compared; missing ones have no terms."""
@@ -198,7 +201,7 @@ class HashedWords:
         progress.started("reading words", len(vector_ids))
         for start in range(0, max(len(vector_ids), 1), _DOCUMENTS_A_READ):
             found = self._read(vector_ids[start : start + _DOCUMENTS_A_READ].tolist())
-            parts.append(_rows(found))
+            parts.append(rows_of([(terms.term_ids, terms.weights) for terms in found]))
             progress.advanced(len(found))
         return join_rows(parts)
 
@@ -207,7 +210,8 @@ class HashedWords:
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         documents = zip(vector_ids, self._read(vector_ids), strict=True)
-        return {n: explain(query, d.term_ids, d.weights, limit) for n, d in documents if len(d)}
+        found = {n: (terms.term_ids, terms.weights) for n, terms in documents if len(terms)}
+        return explain(query, list(found), rows_of(list(found.values())), limit)
 
     def _read(self, vector_ids: Sequence[int]) -> list[LexicalQuery]:
         """Return the terms of each of these documents; none of a missing one."""
@@ -216,41 +220,29 @@ class HashedWords:
 
 
 def explain(
-    query: LexicalQuery, term_ids: Int64, weights: Float32, limit: int
-) -> tuple[TermWeight, ...]:
-    """Return the terms of a query that add most to the score of a document.
+    query: LexicalQuery, vector_ids: Sequence[int], documents: TermRows, limit: int
+) -> dict[int, tuple[TermWeight, ...]]:
+    """Return, for each of these documents [N], the terms that add most to its score.
 
     Args:
         query: with its names.
-        term_ids: Int64[U], of the document.
-        weights: Float32[U], of unit norm.
-        limit: how many terms are returned at most.
+        vector_ids: of the documents.
+        documents: their terms.
+        limit: how many terms of a document are returned at most.
     """
-    rows, parts = _products(query, term_ids, weights)
-    best = np.argsort(-parts, kind="stable")[:limit]
-    shares = zip(rows[best].tolist(), (parts[best] / parts.sum()).tolist(), strict=True)
-    return tuple(TermWeight(query.names[row], share) for row, share in shares)
+    shared = shared_terms(query.term_ids, query.weights, documents, limit)
+    return {
+        vector_id: tuple(TermWeight(query.names[row], share) for row, share in terms)
+        for vector_id, terms in zip(vector_ids, shared, strict=True)
+    }
 
 
-def _score(first: LexicalQuery, second: LexicalQuery) -> float:
-    return min(float(_products(first, second.term_ids, second.weights)[1].sum()), 1.0)
-
-
-def _products(query: LexicalQuery, term_ids: Int64, weights: Float32) -> tuple[Int64, Float64]:
-    """Return the rows of the query that a text has, too, ascending, and the products of weights."""
-    _, ours, theirs = np.intersect1d(
-        query.term_ids, term_ids, assume_unique=True, return_indices=True
-    )
-    order = np.argsort(ours)
-    ours, theirs = ours[order], theirs[order]
-    return ours, query.weights[ours].astype(np.float64) * weights[theirs]
-
-
-def _rows(documents: Sequence[LexicalQuery]) -> TermRows:
-    ids = [terms.term_ids.astype(np.uint32) for terms in documents]
-    weights = np.concatenate([_NO_WEIGHTS, *(terms.weights for terms in documents)])
-    ends = np.cumsum([len(terms) for terms in documents], dtype=np.int64)
-    return TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends)
+def rows_of(documents: Sequence[tuple[Int64, Float32]]) -> TermRows:
+    """Return documents of these term ids [U] and weights [U]."""
+    ids = [term_ids.astype(np.uint32) for term_ids, _ in documents]
+    weights = [_NO_WEIGHTS, *(weights for _, weights in documents)]
+    ends = np.cumsum([len(weights) for _, weights in documents], dtype=np.int64)
+    return TermRows(np.concatenate([NOTHING.term_ids, *ids]), np.concatenate(weights), ends)
 
 
 def _counted(counts: Mapping[str, int]) -> tuple[CountedTerms, list[str]]:

@@ -19,7 +19,7 @@ from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, bloc
 from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import EngineError
 from index.id_set import IdSet
-from index.lexical.hashed_words import explain
+from index.lexical.hashed_words import explain, rows_of
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import TermWeight, candidate_terms
 from index.store.filters import Filter
@@ -111,10 +111,8 @@ class QdrantSearch:
                 )
             )
             found = {int(row.id): cast(Any, row.vector)[WORDS] for row in rows if row.vector}
-            return {
-                n: explain(terms, np.array(w.indices), np.array(w.values, np.float32), _TERMS)
-                for n, w in found.items()
-            }
+            held = [(np.array(w.indices), np.array(w.values, np.float32)) for w in found.values()]
+            return explain(terms, list(found), rows_of(held), _TERMS)
 
     def common_share(self) -> float:
         """Return what share of the words of the stored query is common text."""
