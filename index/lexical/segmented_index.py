@@ -20,12 +20,14 @@ from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError,
 from index.followers import Follower
 from index.lexical.frequencies import Frequencies, no_terms
 from index.lexical.segment import MOST_TERMS, bounded, make_segment, merge_segments
-from index.lexical.segment_files import delete_others, load_snapshot, save_snapshot
 from index.lexical.snapshot import (
     LexicalSnapshot,
     LiveSegment,
+    delete_others,
     fresh_segment,
+    load_snapshot,
     outdated,
+    save_snapshot,
     without_documents,
 )
 from index.lexical.stored_texts import StoredTexts

@@ -24,7 +24,7 @@ from index.directory.data_directory import (
     with_share_of,
 )
 from index.document import Document
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import has_store, read_space

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import DamagedDocumentError, StorageFullError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within

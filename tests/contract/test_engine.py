@@ -21,10 +21,10 @@ import index.engine.qdrant.engine
 from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.port import EncodedQuery
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, condition_of_ids, payload_values
 from index.engine.qdrant.generation import MANIFEST
-from index.engine.query import EncodedQuery
 from index.errors import EngineError
 from index.id_set import IdSet
 from index.search.records import AlignmentOptions, Bounds, Hit, Mode, SearchOptions

@@ -10,7 +10,7 @@ from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
 from evaluation.systems import System, align_first, lexical_system, search_system, vector_system
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Mode, SearchOptions

@@ -17,6 +17,7 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from encoder.arrays import Int64
+from index.engine.port import EncodedQuery, Seconds
 from index.engine.qdrant.filters import number_fields
 from index.engine.qdrant.generation import (
     MANIFEST,
@@ -28,7 +29,6 @@ from index.engine.qdrant.generation import (
     points_of,
 )
 from index.engine.qdrant.search import QdrantSearch
-from index.engine.query import EncodedQuery, Seconds
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
 from index.store.change_log import Changes

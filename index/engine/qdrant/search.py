@@ -10,13 +10,11 @@ from qdrant_client import models
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
 from index.common_text.runs import CommonText
-from index.engine.blocks import QueryBlocks
-from index.engine.channels import WordChannel
-from index.engine.port import VECTOR, Candidates
+from index.engine.channels import QueryBlocks, WordChannel
+from index.engine.port import VECTOR, Candidates, EncodedQuery, Seconds, timed
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, blocks_of, sparse
-from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import EngineError
 from index.id_set import IdSet
 from index.lexical.hashed_words import explain, rows_of

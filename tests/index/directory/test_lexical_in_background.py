@@ -10,7 +10,7 @@ import pytest
 from encoder.blocks import Receipt
 from index.directory.data_directory import LEXICAL_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import LexicalIndexNotReadyError
 from index.progress import SilentProgress
 from index.search.calibrate import ScoreCalibrator
