@@ -135,11 +135,6 @@ class SegmentedIndex(Follower):
             note_titles(connection, self._snapshot.changes + pending)
 
     @property
-    def changes(self) -> int:
-        """How many times a document was added, removed or counted again."""
-        return self._snapshot.changes
-
-    @property
     def frequencies(self) -> Frequencies:
         """Those by which norms are computed in the snapshot that was read last."""
         return self._snapshot.frequencies

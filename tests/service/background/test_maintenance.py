@@ -216,9 +216,9 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     maintenance.work()
     named = data.store.lexical.read("unheard", title="Great War")
     assert len(data.store.lexical.search(named, 10).vector_ids) == 2
-    changes = data.store.lexical.changes
+    changes = data.store.lexical.snapshot().changes
     maintenance.work()
-    assert data.store.lexical.changes == changes
+    assert data.store.lexical.snapshot().changes == changes
     assert data.store.lexical.changes_since_title_refresh() == 0
 
 
