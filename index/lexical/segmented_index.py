@@ -264,7 +264,8 @@ class SegmentedIndex(Follower):
         rebuilding: bool = False,
     ) -> Sequence[int]:
         pending = super()._write(changed, removed, state, rebuilding=rebuilding)
-        self._read_file()
+        if not changed:  # else memory follows when they are counted
+            self._read_file()
         return pending
 
     def _missing(self) -> Changes | None:
