@@ -10,8 +10,7 @@ import numpy as np
 from encoder.alignment.scoring import align, align_pairs
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
-from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
-from index.engine.query import EncodedQuery
+from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates, EncodedQuery
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight, rows_of_texts
 from index.optional_dependencies import require_extra

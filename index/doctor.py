@@ -39,8 +39,8 @@ from index.directory.data_directory import (
 from index.document import Document
 from index.errors import FingerprintMismatchError, IndexingError, StoreError
 from index.followers import FILE_ENDINGS
-from index.lexical.segment_files import load_snapshot
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
+from index.lexical.snapshot import load_snapshot
 from index.lexical.tables import WORDS_FILE, read_manifest, read_state
 from index.progress import Progress
 from index.search.corpus_calibration import CorpusCalibration

@@ -19,7 +19,7 @@ from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
 from index.vectors.vector_index import NO_VECTOR
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError

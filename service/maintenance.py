@@ -68,11 +68,11 @@ class Maintenance:
             The seconds until the next round.
         """
         local = (
+            self._keep_words,
+            self._keep_titles,
             self._keep_space_of_index,
             self._keep_lists,
             self._keep_snapshot,
-            self._keep_words,
-            self._keep_titles,
         )
         for task in (
             self._data.engine.catch_up,  # if it missed a change of the store
@@ -145,8 +145,10 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         words, number = self._data.store.lexical, len(self._data.store)
-        if not words.building and words.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * number):
-            words.publish()
+        words.finish(SilentProgress(), self._stops)
+        if words.unfinished or words.unpublished() < max(PUBLISH_FROM, PUBLISH_SHARE * number):
+            return
+        words.publish()
 
     def _keep_common_text(self) -> None:
         store = self._data.store

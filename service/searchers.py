@@ -31,7 +31,7 @@ from typing import Any
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import WriterState, follow_vectors, follow_words, writer_state
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
@@ -387,7 +387,7 @@ class SearchProcesses:
         """
         until, said = self._left.get(served.number, (0.0, ""))
         words = task.options.mode != "semantic"
-        if until <= time.monotonic() and not (words and served.data.store.lexical.building):
+        if until <= time.monotonic() and not (words and served.data.store.counts_words):
             for process in self._processes:
                 if process.ready and process.lock.acquire(blocking=False):
                     try:

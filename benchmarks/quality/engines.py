@@ -25,7 +25,7 @@ from encoder.checkpoint import find_checkpoint, load_checkpoint
 from evaluation.judgements import read_qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import AlignmentOptions, SearchOptions

@@ -48,7 +48,7 @@ from index.corpus.reader import read_corpus
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import SearchOptions

@@ -23,7 +23,7 @@ from evaluation.fitting.fusion import smoothed
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import CorpusError
 from index.progress import Progress
 from index.search.calibrate import ScoreCalibrator

@@ -35,6 +35,7 @@ from index.followers import FILE_ENDINGS
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
 from index.optional_dependencies import require_extra
+from index.progress import SilentProgress
 from index.store.document_store import DocumentStore
 from index.store.schema import LOCK_FILE, has_store, read_space
 from index.vectors.live_index import LiveIndex
@@ -44,7 +45,6 @@ STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
-LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 CALIBRATION_FILE = "calibration.json"
 ENCODER_FILE = "encoder.json"
 FUSION_FILE = "fusion.json"
@@ -124,8 +124,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        in_background: bring the words up to date after opening, if it takes more than a second and
-            unless `read_only`; `store.counts_words` is true until then.
+        in_background: leave words that would take long to be counted to the maintenance;
+            `store.counts_words` is true until then.
         engine: URL of the server that searches instead of this process. While it does not answer,
             the directory is open all the same.
         database: URL of the PostgreSQL that holds the store, instead of a file in the directory.
@@ -147,7 +147,6 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             read_only=read_only,
             find_families=find_families,
             space=alignment,
-            words_in_background=in_background,
             database=database,
             searched_elsewhere=engine is not None,
         )
@@ -169,7 +168,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             read_only=read_only,
             precision=index_precision,
         )
-        store.lexical.wait(LEXICAL_SECONDS)
+        if not (in_background or read_only):
+            store.lexical.finish(SilentProgress())
         return DataDirectory(path, store, LocalEngine(store, index), open_files.pop_all())
 
 

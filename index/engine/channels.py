@@ -1,21 +1,25 @@
 """The channels of the local engine: how each finds candidates of a query, and scores documents.
 
-Another channel is a class like these, in a file of its own, and an entry of `CHANNELS`.
+Another channel is a class like these, in a file of its own, and an entry of `CHANNELS`. The blocks
+of a query find nothing, and are aligned with those of the best candidates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from encoder.alignment.scoring import align
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.engine.port import VECTOR, WORDS
-from index.engine.query import EncodedQuery, SearchStage
+from index.alignment.alignment_index import AlignableDocuments
+from index.engine.port import VECTOR, WORDS, EncodedQuery, SearchStage
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
 from index.lexical.segment import QueryReads
+from index.sqlite.block_vectors import as_stored
 from index.store.document_store import DocumentStore
 from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import NO_VECTOR
@@ -116,6 +120,60 @@ class WordChannel:
     def score(self, vector_ids: Int64) -> Float32:
         """Return cosines; 0 for documents that are not there."""
         return self.store.lexical.score(self.reads, vector_ids)
+
+
+@dataclass(slots=True)
+class QueryBlocks:
+    """The blocks of a query, aligned with those of stored documents.
+
+    Attributes:
+        store: that has the documents.
+        read: the aligned blocks of documents, as `AlignmentIndex.read`.
+        query: what to search for.
+        blocks: of it; None until the first documents are aligned.
+        space: that the blocks are in.
+    """
+
+    store: DocumentStore
+    read: Callable[[Sequence[int]], AlignableDocuments | None]
+    query: EncodedQuery
+    blocks: AlignedBlocks | None = None
+    space: AlignmentSpace | None = None
+
+    def align(self, wanted: Sequence[int]) -> Float32 | None:
+        """Return alignment scores [N] of vector ids; NaN without blocks, None if there are none.
+
+        That is so if there is no space, the query has no blocks, or the documents have moved to
+        another space since the first ones.
+        """
+        query = self.query
+        stored = self.blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
+        documents = self.read([*wanted, query.vector_id] if stored else wanted)
+        if documents is None:
+            return None
+        if self.blocks is None:
+            ours = documents.blocks.get(query.vector_id) if stored else None
+            self.blocks = ours or self._project(documents)
+            self.space = documents.space
+        if self.blocks is None or documents.space is not self.space:
+            return None
+        rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
+        scores = np.full(len(wanted), np.nan, dtype=np.float32)
+        scores[rows] = align(self.blocks, [documents.blocks[wanted[row]] for row in rows])
+        return scores
+
+    def _project(self, documents: AlignableDocuments) -> AlignedBlocks | None:
+        # As they would be stored, so that a stored document scores the same by its text.
+        query = self.query
+        blocks = None if query.blocks is None else as_stored(query.blocks)
+        offsets = query.offsets
+        if blocks is None:
+            found = self.store.block_vectors([query.vector_id])
+            stored = found.get(query.vector_id)
+            if stored is None:
+                return None
+            blocks, offsets = stored.vectors, stored.offsets
+        return documents.project(query.text, blocks, offsets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,9 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
-from index.engine.blocks import QueryBlocks
-from index.engine.channels import CHANNELS, Channel, ChannelKind, WordChannel
+from index.engine.channels import CHANNELS, Channel, ChannelKind, QueryBlocks, WordChannel
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.port import VECTOR, WORDS, Candidates
-from index.engine.query import EncodedQuery, Seconds, timed
+from index.engine.port import VECTOR, WORDS, Candidates, EncodedQuery, Seconds, timed
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight

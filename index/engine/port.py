@@ -4,21 +4,49 @@ A candidate has a raw score in each channel: the cosine of the document vectors,
 the alignment score of the blocks. How they become one score is not known here (`index.search`).
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.query import EncodedQuery, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
-from index.lexical.scoring import TermWeight
+from index.lexical.scoring import LexicalQuery, TermWeight
 from index.store.change_log import Changes
 from index.store.filters import Filter
+from index.vectors.vector_index import NO_VECTOR
 
 VECTOR, WORDS, BLOCKS = "vector", "lexical", "alignment"  # the channels of the rule
+SearchStage = Literal["lexical", "search", "align", "fetch"]
+Seconds = dict[SearchStage, float]  # that the stages of a search have taken
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedQuery:
+    """The input of a search.
+
+    Attributes:
+        text: the whole text, whose words are read.
+        vector: Float32[dimension] of unit norm, as the encoder gave it.
+        title: of the text, if it has one.
+        blocks: Float32[S, H], its block vectors; not needed of a stored document.
+        vector_id: of a stored document, which is left out of its own matches.
+        terms: of the text, if they were read before.
+        offsets: Int64[S, 2], the first character of each block and the one after its last; without
+            them, blocks of common text count like others.
+    """
+
+    text: str
+    vector: Float32
+    title: str = ""
+    blocks: Float32 | None = None
+    vector_id: int = NO_VECTOR
+    terms: LexicalQuery | None = None
+    offsets: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +178,11 @@ class Engine(Protocol):
 def bounded(cosines: Float32) -> Float32:
     """Undo rounding, which may carry a cosine past its bounds."""
     return np.clip(cosines, -1.0, 1.0).astype(np.float32)
+
+
+@contextmanager
+def timed(seconds: Seconds, stage: SearchStage) -> Iterator[None]:
+    """Add the time that the block takes to a stage."""
+    started = time.perf_counter()
+    yield
+    seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64, Int32, Int64, UInt8, UInt32, UInt64
+from encoder.arrays import Float32, Int32, Int64, UInt8, UInt32, UInt64
 from encoder.terms.segmentation import words_of
 from encoder.terms.title_matcher import hash_runs, hash_titles, hashes_by_length
 from index.common_text.collection import CommonTexts
@@ -23,8 +23,10 @@ from index.lexical.scoring import (
     LexicalQuery,
     TermRows,
     TermWeight,
+    cosine,
     inverse_document_frequencies,
     join_rows,
+    shared_terms,
     weigh_terms,
 )
 from index.lexical.stored_texts import StoredTexts, TitledText
@@ -176,7 +178,8 @@ class HashedWords:
         others = [vector_id for vector_id in wanted if vector_id not in counted]
         new = {n: _counted(counts)[0] for n, counts in self._texts.count(others)}
         terms = (counted.get(n) or new.get(n) for n in wanted)
-        return _rows([_query(used, {}) if t is None else _weighed(used, t) for t in terms])
+        found = [_query(used, {}) if t is None else _weighed(used, t) for t in terms]
+        return rows_of([(terms.term_ids, terms.weights) for terms in found])
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to its terms."""
@@ -207,12 +210,12 @@ class HashedWords:
             self.read_stored(side) if isinstance(side, int) else self.read(side[0], title=side[1])
             for side in (left, right)
         )
-        return _score(first, second)
+        return cosine(first, second)
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
         found = self._read(vector_ids.tolist())
-        return np.array([_score(query, terms) for terms in found], dtype=np.float32)
+        return np.array([cosine(query, terms) for terms in found], dtype=np.float32)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as they are compared; missing ones have no terms."""
@@ -220,7 +223,7 @@ class HashedWords:
         progress.started("reading words", len(vector_ids))
         for start in range(0, max(len(vector_ids), 1), _DOCUMENTS_A_READ):
             found = self._read(vector_ids[start : start + _DOCUMENTS_A_READ].tolist())
-            parts.append(_rows(found))
+            parts.append(rows_of([(terms.term_ids, terms.weights) for terms in found]))
             progress.advanced(len(found))
         return join_rows(parts)
 
@@ -229,8 +232,8 @@ class HashedWords:
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         documents = zip(vector_ids, self._read(vector_ids), strict=True)
-        shared = {n: highest(query, d.term_ids, d.weights, limit) for n, d in documents if len(d)}
-        return named(shared, dict(zip(query.term_ids.tolist(), query.names, strict=True)))
+        found = {n: (terms.term_ids, terms.weights) for n, terms in documents if len(terms)}
+        return explain(query, list(found), rows_of(list(found.values())), limit)
 
     def _read(self, vector_ids: Sequence[int]) -> list[LexicalQuery]:
         """Return the terms of each of these documents; none of a missing one."""
@@ -238,31 +241,33 @@ class HashedWords:
         return [_query(used, counted.get(vector_id, {})) for vector_id in vector_ids]
 
 
-SharedTerms = list[tuple[int, float]]  # ids, and shares of the score of two documents
-
-
-def highest(query: LexicalQuery, term_ids: Int64, weights: Float32, limit: int) -> SharedTerms:
-    """Return the terms of a query that add most to the score of a document.
+def explain(
+    query: LexicalQuery,
+    vector_ids: Sequence[int],
+    documents: TermRows,
+    limit: int,
+    text: TitledText = ("", ""),
+) -> dict[int, tuple[TermWeight, ...]]:
+    """Return, for each of these documents [N], the terms that add most to its score.
 
     Args:
         query: any.
-        term_ids: Int64[U], of the document.
-        weights: Float32[U], of unit norm.
-        limit: how many terms are returned at most.
+        vector_ids: of the documents.
+        documents: their terms.
+        limit: how many terms of a document are returned at most.
+        text: of the query; where its terms have no names, they are found in it.
     """
-    rows, parts = _products(query, term_ids, weights)
-    best = np.argsort(-parts, kind="stable")[:limit]
-    ids, shares = query.term_ids[rows[best]].tolist(), (parts[best] / parts.sum()).tolist()
-    return list(zip(ids, shares, strict=True))
-
-
-def named(
-    shared: Mapping[int, SharedTerms], names: Mapping[int, str]
-) -> dict[int, tuple[TermWeight, ...]]:
-    """Return the terms of documents with their names; those without are left out."""
+    ids = query.term_ids.tolist()
+    shared = [
+        [(ids[row], share) for row, share in terms]
+        for terms in shared_terms(query.term_ids, query.weights, documents, limit)
+    ]
+    names = dict(zip(ids, query.names, strict=False))
+    if not names:
+        names = find_names({term_id for terms in shared for term_id, _ in terms}, *text)
     return {
         vector_id: tuple(TermWeight(names[n], share) for n, share in terms if n in names)
-        for vector_id, terms in shared.items()
+        for vector_id, terms in zip(vector_ids, shared, strict=True)
     }
 
 
@@ -288,25 +293,12 @@ def find_names(wanted: Collection[int], text: str, title: str) -> dict[int, str]
     return names
 
 
-def _score(first: LexicalQuery, second: LexicalQuery) -> float:
-    return min(float(_products(first, second.term_ids, second.weights)[1].sum()), 1.0)
-
-
-def _products(query: LexicalQuery, term_ids: Int64, weights: Float32) -> tuple[Int64, Float64]:
-    """Return the rows of the query that a text has, too, ascending, and the products of weights."""
-    _, ours, theirs = np.intersect1d(
-        query.term_ids, term_ids, assume_unique=True, return_indices=True
-    )
-    order = np.argsort(ours)
-    ours, theirs = ours[order], theirs[order]
-    return ours, query.weights[ours].astype(np.float64) * weights[theirs]
-
-
-def _rows(documents: Sequence[LexicalQuery]) -> TermRows:
-    ids = [terms.term_ids.astype(np.uint32) for terms in documents]
-    weights = np.concatenate([NO_WEIGHTS, *(terms.weights for terms in documents)])
-    ends = np.cumsum([len(terms) for terms in documents], dtype=np.int64)
-    return TermRows(np.concatenate([NOTHING.term_ids, *ids]), weights, ends)
+def rows_of(documents: Sequence[tuple[Int64 | UInt32, Float32]]) -> TermRows:
+    """Return documents of these term ids [U] and weights [U]."""
+    ids = [term_ids.astype(np.uint32) for term_ids, _ in documents]
+    weights = [NO_WEIGHTS, *(weights for _, weights in documents)]
+    ends = np.cumsum([len(weights) for _, weights in documents], dtype=np.int64)
+    return TermRows(np.concatenate([NOTHING.term_ids, *ids]), np.concatenate(weights), ends)
 
 
 def _folded(hashes: UInt64) -> UInt32:

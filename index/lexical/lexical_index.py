@@ -22,6 +22,7 @@ from index.lexical.scoring import (
     TermRows,
     TermWeight,
     WeightedTerms,
+    cosine,
     inverse_document_frequencies,
     join_rows,
     shared_terms,
@@ -97,10 +98,7 @@ class LexicalIndex(SegmentedIndex):
             else _weigh(snapshot, *self._find_terms(snapshot, side), unknown)
             for side in (left, right)
         )
-        _, ours, theirs = np.intersect1d(
-            first.term_ids, second.term_ids, assume_unique=True, return_indices=True
-        )
-        return min(float(first.weights[ours] @ second.weights[theirs]), 1.0)
+        return cosine(first, second)
 
     def _find_terms(
         self, snapshot: LexicalSnapshot, text: TitledText
@@ -187,14 +185,16 @@ class LexicalIndex(SegmentedIndex):
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return, for each of these documents that exists, the terms that add most to its score."""
         positions, documents = self._present(query).documents(np.array(vector_ids, dtype=np.int64))
-        found = [vector_ids[position] for position in positions.tolist()]
-        shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
-        words = self._names_of(
-            query.identity, {term_id for weights in shared.values() for term_id, _ in weights}
-        )
+        roots = np.sqrt(documents.counts, dtype=np.float32)
+        rows = TermRows(documents.term_ids, roots, documents.ends)
+        shared = list(shared_terms(query.term_ids, query.weights * query.idf, rows, limit))
+        ids = query.term_ids.tolist()
+        words = self._names_of(query.identity, {ids[row] for terms in shared for row, _ in terms})
         return {
-            vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
-            for vector_id, weights in shared.items()
+            vector_ids[position]: tuple(
+                TermWeight(words[ids[row]], share) for row, share in terms if ids[row] in words
+            )
+            for position, terms in zip(positions.tolist(), shared, strict=True)
         }
 
     def _present(self, query: LexicalQuery) -> LexicalSnapshot:

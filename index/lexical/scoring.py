@@ -198,6 +198,14 @@ def weigh_terms(term_ids: Int64, counts: Int64, idf: Float32) -> WeightedTerms:
     return WeightedTerms(term_ids[order], idf, weights.astype(np.float32))
 
 
+def cosine(first: WeightedTerms | LexicalQuery, second: WeightedTerms | LexicalQuery) -> float:
+    """Return the score of two texts, from 0 to 1."""
+    _, ours, theirs = np.intersect1d(
+        first.term_ids, second.term_ids, assume_unique=True, return_indices=True
+    )
+    return min(float(first.weights[ours] @ second.weights[theirs]), 1.0)
+
+
 def inverse_document_frequencies(documents: Int32 | Int64, levels: UInt8, number: int) -> Float32:
     """Return the idf [U] of terms.
 
@@ -249,57 +257,46 @@ def _shared(wanted: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
     """Return where the term ids [M] are among the wanted ones [U], and which of these they are.
 
     Both Int64[K]. Most term ids are not among them, which their lowest bits show, in a table that
-    fits the cache of a processor. The bits of the others tell which one they may be. Where several
-    wanted ids have the same bits, the table holds one of them, and the others are searched for.
+    fits the cache of a processor; the others are searched for.
     """
     order = np.argsort(wanted)
     ascending = wanted.take(order).astype(np.uint32)
-    slots = ascending & np.uint32(_SLOTS - 1)
     used = np.zeros(_SLOTS, dtype=np.bool_)
-    used[slots] = True
+    used[ascending.astype(np.uint16)] = True
     maybe = np.flatnonzero(used.take(term_ids.astype(np.uint16)))
     some = term_ids.take(maybe)
-    held = np.empty(_SLOTS, dtype=np.int64)  # read where it is written
-    held[slots] = np.arange(len(wanted))
-    rows = held.take(some.astype(np.uint16))
-    others = np.flatnonzero(ascending.take(rows) != some)
-    found = np.searchsorted(ascending, some.take(others))
-    rows[others] = np.minimum(found, len(wanted) - 1)
+    rows = np.minimum(np.searchsorted(ascending, some), len(wanted) - 1)
     same = ascending.take(rows) == some
     return maybe[same], order.take(rows[same])
 
 
 def shared_terms(
-    query: LexicalQuery, documents: JoinedTerms, limit: int
+    term_ids: Int64, weights: Float32, documents: TermRows, limit: int
 ) -> Iterator[list[tuple[int, float]]]:
     """Yield, for each document, the terms that add most to its score, as shares of the whole.
 
-    The weights of all shared terms of a document, not only of the returned ones, sum to 1. Of terms
-    that add as much, those that weigh more in the query come first.
+    The shares of all shared terms of a document, not only of the returned ones, sum to 1. Of terms
+    that add as much, those that come first in the query come first.
+
+    Args:
+        term_ids: Int64[U], of the query.
+        weights: Float32[U], of these terms.
+        documents: with weights whose products with those of the query are what terms add, or are
+            in proportion to it.
+        limit: how many terms of a document are returned at most.
 
     Yields:
-        Term ids and weights.
+        Positions in the query, and shares.
     """
-    shared, positions = _shared(query.term_ids, documents.term_ids)
-    parts = (query.weights * query.idf).take(positions) * np.sqrt(documents.counts[shared])
+    shared, positions = _shared(term_ids, documents.term_ids)
+    parts = (weights.take(positions) * documents.weights.take(shared)).astype(np.float64)
     ends = np.searchsorted(shared, documents.ends)
-    bounds = [0, *ends.tolist()]
-    wholes, least = np.zeros(len(ends)), np.zeros(len(ends), dtype=np.float32)
-    for row, (begin, end) in enumerate(pairwise(bounds)):
-        part = parts[begin:end]
-        wholes[row] = part.sum()
-        if len(part) > limit:  # sorting all of them takes several times as long
-            least[row] = np.partition(part, len(part) - limit)[len(part) - limit]
     document = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    chosen = np.flatnonzero((parts >= least.take(document)) & (parts > 0))
-    document = document.take(chosen)
-    order = np.lexsort((positions.take(chosen), -parts.take(chosen), document))
-    chosen, document = chosen.take(order), document.take(order)
-    weights = (parts.take(chosen).astype(np.float64) / wholes.take(document)).tolist()
-    term_ids = documents.term_ids[shared.take(chosen)].tolist()
-    for begin, end in pairwise(np.searchsorted(document, np.arange(len(ends) + 1)).tolist()):
-        best = slice(begin, min(end, begin + limit))
-        yield list(zip(term_ids[best], weights[best], strict=True))
+    order = np.lexsort((positions, -parts, document))
+    shares = parts / np.bincount(document, parts, len(ends)).take(document)
+    for begin, end in pairwise([0, *ends.tolist()]):
+        best = order[begin : min(end, begin + limit)]
+        yield list(zip(positions[best].tolist(), shares[best].tolist(), strict=True))
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:

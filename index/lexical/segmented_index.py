@@ -17,23 +17,28 @@ import numpy as np
 from encoder.arrays import Bool
 from index.common_text.collection import CommonTexts
 from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
-from index.followers import AT_OPENING, Follower
+from index.followers import Follower
 from index.lexical.frequencies import Frequencies, no_terms
 from index.lexical.segment import MOST_TERMS, bounded, make_segment, merge_segments
-from index.lexical.segment_files import delete_others, load_snapshot, save_snapshot
 from index.lexical.snapshot import (
     LexicalSnapshot,
     LiveSegment,
+    delete_others,
     fresh_segment,
+    load_snapshot,
     outdated,
+    save_snapshot,
     without_documents,
 )
 from index.lexical.stored_texts import StoredTexts
 from index.lexical.tables import (
+    PENDING,
     STATE,
     WORDS,
     WORDS_FILE,
     WordsState,
+    add_pending,
+    end_pending,
     find_term_ids,
     note_published,
     note_titles,
@@ -59,8 +64,6 @@ _ATTEMPTS = 5  # to read segments while others are published
 
 _VECTOR_IDS = """
 SELECT vector_id FROM documents ORDER BY vector_id"""
-_NUMBER = """
-SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?) AS counted"""
 _TITLE_TERM_IDS = """
 SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 
@@ -73,6 +76,8 @@ class SegmentedIndex(Follower):
     Memory follows the file, in the process that writes it as in others.
     """
 
+    TASK = "counting words"
+
     def __init__(
         self, truth: Connections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
@@ -83,50 +88,17 @@ class SegmentedIndex(Follower):
         self._publishing = threading.Lock()  # taken first
         self._snapshot = _empty("")
         self._published = 0  # changes
-        self._maker: threading.Thread | None = None
-        self._stopping = threading.Event()
 
     @property
-    def building(self) -> bool:
-        """Whether `make_in_background` has not ended yet: until then there is no snapshot."""
-        return self._maker is not None and self._maker.is_alive()
-
-    @property
-    def behind(self) -> bool:
-        """Whether it lacks something that the store has, also while it is being made."""
-        return self.building or super().behind
-
-    def make_in_background(self) -> None:
-        """Begin to follow in a thread; also later, what takes long is done in a thread."""
-        self._maker = threading.Thread(target=self._make, name="lexical index", daemon=True)
-        self._maker.start()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for that thread, at most so long."""
-        if self._maker is not None:
-            self._maker.join(seconds)
-
-    def close(self) -> None:
-        """Let that thread give up, wait for it, and close the file."""
-        self._stopping.set()
-        if self._maker is not None:
-            self._maker.join()
-        super().close()
-
-    def _make(self) -> None:
-        try:
-            self.follow()
-            while self._behind:  # documents were put meanwhile
-                self.follow()
-        except StoreError as error:  # the first search tries again, and answers with the error
-            if not self._stopping.is_set():
-                _log.warning("the lexical index could not be made: %s", error)
+    def counting(self) -> bool:
+        """Whether all documents are still being counted: until then there is no snapshot."""
+        return not self._state().counted if self._read_only else self.unfinished
 
     def snapshot(self) -> LexicalSnapshot:
         """Return the words of all documents that were put; none of those that were deleted.
 
         Raises:
-            LexicalIndexNotReadyError: they are being counted again in the background.
+            LexicalIndexNotReadyError: they are still being counted.
             StoreError: a file cannot be read.
         """
         self.catch_up()
@@ -136,49 +108,30 @@ class SegmentedIndex(Follower):
         """Bring memory to the file; where this process writes it, the file to the store first.
 
         Raises:
-            LexicalIndexNotReadyError: the words are being counted again in the background.
+            LexicalIndexNotReadyError: the words are still being counted.
             StoreError: a file cannot be read.
         """
-        if self._elsewhere():
-            raise LexicalIndexNotReadyError
-        connections = self._connections()
         if self._read_only:
-            state = WordsState(*connections.read_rows(STATE)[0])
+            state = self._state()
             if not _is_of(self._snapshot, state):
                 with self._following:
                     self._read_file()
+            counting = not state.counted
         else:
+            self._connections()  # of the file that is there now
             self._make_up()
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Apply what the store has and this lacks; while a thread does, leave it to that."""
-        if self._elsewhere():
-            self._behind = self._behind or last is not None
-        else:
-            super().follow(last)
+            counting = self.unfinished
+        if counting:
+            raise LexicalIndexNotReadyError
 
     def rebuild(self) -> None:
-        """Count all texts again; in the background, where it takes long and a thread may do it.
-
-        Raises:
-            LexicalIndexNotReadyError: a thread does it now.
-        """
-        if self._maker not in (None, threading.current_thread()):
-            with self._truth.reading() as store:
-                (number,) = store.execute(_NUMBER, (AT_OPENING + 1,)).fetchone()
-            if number > AT_OPENING:
-                self.make_in_background()
-                raise LexicalIndexNotReadyError
+        """Count all texts again; many of them are left to `finish`."""
         self._snapshot = _empty("")
         self._texts.forget()
         super().rebuild()
+        pending = self.pending()  # each is a change when it is counted
         with self.writing() as connection:
-            note_titles(connection, self._snapshot.changes)
-
-    @property
-    def changes(self) -> int:
-        """How many times a document was added, removed or counted again."""
-        return self._snapshot.changes
+            note_titles(connection, self._snapshot.changes + pending)
 
     @property
     def frequencies(self) -> Frequencies:
@@ -260,7 +213,7 @@ class SegmentedIndex(Follower):
             some = vector_ids[start : start + _READ_FOR_TITLES]
             with self._following:
                 differing = self._with_other_titles(some, is_title)
-                self._write(differing, ())
+                self._derive(differing)
             changes += len(differing)  # without the writes of this pass
             progress.advanced(len(some))
         with self.writing() as connection:
@@ -281,15 +234,23 @@ class SegmentedIndex(Follower):
         return differing
 
     def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
-        write_terms(connection, self._texts.count(vector_ids))
-        return ()
+        add_pending(connection, vector_ids)
+        return vector_ids
 
     def _remove(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         remove_terms(connection, vector_ids)
         self._texts.note_gone(len(vector_ids))
 
-    def _rest(self, _limit: int, _after: int = 0) -> Sequence[int]:
-        return ()
+    def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
+        with self._connections().reading() as connection:
+            return [row[0] for row in connection.execute(PENDING, (after, limit))]
+
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        counted = self._texts.count(vector_ids)
+        with self.writing() as connection:
+            write_terms(connection, counted)
+            end_pending(connection, vector_ids)
+        self._read_file()
 
     def _write(
         self,
@@ -299,10 +260,9 @@ class SegmentedIndex(Follower):
         *,
         rebuilding: bool = False,
     ) -> Sequence[int]:
-        if self._stopping.is_set():
-            raise StoreError(f"{self.path}: the store is being closed")
         pending = super()._write(changed, removed, state, rebuilding=rebuilding)
-        self._read_file()
+        if not changed:  # else memory follows when they are counted
+            self._read_file()
         return pending
 
     def _missing(self) -> Changes | None:
@@ -356,9 +316,8 @@ class SegmentedIndex(Follower):
                 raise StoreError(f"{self.path.parent}: cannot be made: {error.strerror}") from error
         return super()._open()
 
-    def _elsewhere(self) -> bool:
-        """Return whether another thread is making the words."""
-        return self.building and self._maker is not threading.current_thread()
+    def _state(self) -> WordsState:
+        return WordsState(*self._connections().read_rows(STATE)[0])
 
 
 def _empty(identity: str) -> LexicalSnapshot:

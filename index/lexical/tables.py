@@ -1,6 +1,7 @@
 """The file of the words: the dictionary of terms, and the documents that no segment holds yet.
 
 terms           every term, under an id that is never given again
+pending         documents whose terms are still to be counted
 document_terms  of each document that came, went or was counted again since the segments were
                 published, its terms with their counts; NULL where it went
 words           one row, see `WordsState`, and the manifest of the published segments
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Int64, UInt32
-from index.sqlite.connections import DatabaseFormat
+from index.sqlite.connections import DatabaseFormat, vector_id_list
 from index.store.database import Connection
 
 UInt16 = NDArray[np.uint16]
@@ -55,20 +56,23 @@ class WordsState:
         changes: how many documents came, went or were counted again.
         published: how many of these changes the published segments hold.
         titles: how many there were when all texts were last searched for titles.
+        counted: whether all documents have been counted since the file was made.
     """
 
     identity: str
     changes: int
     published: int
     titles: int
+    counted: int
 
 
 WORDS_FILE = "words.sqlite3"
 WORDS = DatabaseFormat(
     "words",
     application_id=0x4C4D5744,
-    version=3,
+    version=4,
     schema="""
+CREATE TABLE pending (vector_id INTEGER PRIMARY KEY);
 CREATE TABLE terms (term_id INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
 CREATE TABLE document_terms (
     vector_id INTEGER PRIMARY KEY,
@@ -81,14 +85,24 @@ CREATE TABLE words (
     changes INTEGER NOT NULL,
     published INTEGER NOT NULL,
     titles INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
     manifest TEXT NOT NULL
 );
-INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0, '');
+INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0, 0, '');
 """,
 )
 
 STATE = """
-SELECT identity, changes, published, titles FROM words"""
+SELECT identity, changes, published, titles, counted OR NOT EXISTS (SELECT 1 FROM pending)
+FROM words"""
+_ADD_PENDING = """
+INSERT OR IGNORE INTO pending (vector_id) VALUES (?)"""
+_REMOVE_PENDING = """
+DELETE FROM pending WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_NOTE_COUNTED = """
+UPDATE words SET counted = 1 WHERE counted = 0 AND NOT EXISTS (SELECT 1 FROM pending)"""
+PENDING = """
+SELECT vector_id FROM pending WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
 _COUNT_CHANGES = """
 UPDATE words SET changes = changes + ? RETURNING changes"""
 _NOTE_PUBLISHED = """
@@ -122,6 +136,11 @@ def read_state(connection: Connection) -> WordsState:
     return WordsState(*connection.execute(STATE).fetchone())
 
 
+def add_pending(connection: Connection, vector_ids: Sequence[int]) -> None:
+    """Note that documents are to be counted; until then they have the terms that they had."""
+    connection.executemany(_ADD_PENDING, [(vector_id,) for vector_id in vector_ids])
+
+
 def write_terms(connection: Connection, counted: Sequence[tuple[int, Mapping[str, int]]]) -> None:
     """Write the terms of documents, given as vector ids and counts of terms."""
     terms = {term for _, counts in counted for term in counts}
@@ -143,6 +162,13 @@ def write_terms(connection: Connection, counted: Sequence[tuple[int, Mapping[str
 def remove_terms(connection: Connection, vector_ids: Sequence[int]) -> None:
     """Note that documents went."""
     _write(connection, [(vector_id, None) for vector_id in vector_ids])
+    end_pending(connection, vector_ids)
+
+
+def end_pending(connection: Connection, vector_ids: Sequence[int]) -> None:
+    """Note that documents are counted, or are not there to be counted."""
+    connection.execute(_REMOVE_PENDING, (vector_id_list(vector_ids),))
+    connection.execute(_NOTE_COUNTED)
 
 
 def _write(connection: Connection, rows: Sequence[tuple[int, bytes | None]]) -> None:

@@ -16,8 +16,7 @@ from encoder.arrays import Int64
 from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
 from index.engine.parallel_steps import PARALLEL_STEPS
-from index.engine.port import BLOCKS, VECTOR, WORDS, QuerySearch
-from index.engine.query import EncodedQuery, Seconds, timed
+from index.engine.port import BLOCKS, VECTOR, WORDS, EncodedQuery, QuerySearch, Seconds, timed
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES

@@ -19,8 +19,15 @@ from math import inf
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.port import VECTOR, WORDS, Candidates, QuerySearch, bounded
-from index.engine.query import Seconds, timed
+from index.engine.port import (
+    VECTOR,
+    WORDS,
+    Candidates,
+    QuerySearch,
+    Seconds,
+    bounded,
+    timed,
+)
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates

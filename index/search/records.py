@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from index.engine.query import EncodedQuery, SearchStage
+from index.engine.port import EncodedQuery, SearchStage
 from index.lexical.scoring import TermWeight
 from index.store.filters import Filter
 

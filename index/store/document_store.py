@@ -76,7 +76,6 @@ class DocumentStore:
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
-        words_in_background: bool = False,
         database: str | None = None,
         searched_elsewhere: bool = False,
     ) -> None:
@@ -87,9 +86,8 @@ class DocumentStore:
         is next to `path`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store without an alignment space gets `space`, if it is given. With `words_in_background`
-        the words are brought up to date in a thread, unless `read_only`. With `searched_elsewhere`
-        an engine holds words and blocks, and none are derived here.
+        store without an alignment space gets `space`, if it is given. With `searched_elsewhere` an
+        engine holds words and blocks, and none are derived here.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -131,8 +129,6 @@ class DocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
-                if words_in_background and isinstance(self.words, LexicalIndex):
-                    self.words.make_in_background()
                 follow_all(self.followers)
         except BaseException:
             self._connections.close()
@@ -145,8 +141,8 @@ class DocumentStore:
 
     @property
     def counts_words(self) -> bool:
-        """Whether the words are still being counted in a thread."""
-        return isinstance(self.words, LexicalIndex) and self.words.building
+        """Whether the words are still being counted."""
+        return isinstance(self.words, LexicalIndex) and self.words.counting
 
     @property
     def failure(self) -> StorageError | None:

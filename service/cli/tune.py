@@ -29,7 +29,7 @@ from evaluation.fitting.feedback import (
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, STORE_FILE, DataDirectory, settle
 from index.document import Document
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import StoreError
 from index.optional_dependencies import require_extra
 from index.progress import Progress

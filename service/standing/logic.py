@@ -12,13 +12,13 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import DamagedDocumentError, StorageFullError
 from index.id_set import IdSet
 from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
@@ -154,7 +154,7 @@ def scan_new_documents(collection: Collection) -> bool:
     """
     standing, data = collection.standing, collection.data
     if data.store.counts_words:  # a hybrid search would leave the words out
-        data.store.lexical.wait(1.0)
+        sleep(1.0)
         return True
     every = standing.store.listed()
     ready = [

@@ -23,10 +23,10 @@ from encoder.alignment.space import AlignmentSpace, Whitening, neutral_space
 from index.alignment.spaces import insert_space
 from index.build import publish
 from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.port import EncodedQuery
 from index.engine.qdrant.engine import Generation, QdrantEngine, connect
 from index.engine.qdrant.filters import condition_of, only, payload_values
 from index.engine.qdrant.generation import MANIFEST
-from index.engine.query import EncodedQuery
 from index.errors import EngineError
 from index.id_set import IdSet
 from index.progress import SilentProgress

@@ -18,7 +18,7 @@ from evaluation.systems import (
     vector_system,
 )
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Mode, SearchOptions

@@ -18,6 +18,7 @@ from qdrant_client import QdrantClient, models
 
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
+from index.engine.port import EncodedQuery, Seconds
 from index.engine.qdrant.filters import condition_of, number_fields
 from index.engine.qdrant.generation import (
     MANIFEST,
@@ -29,7 +30,6 @@ from index.engine.qdrant.generation import (
     points_of,
 )
 from index.engine.qdrant.search import QdrantSearch
-from index.engine.query import EncodedQuery, Seconds
 from index.errors import EngineError
 from index.lexical.hashed_words import HashedWords
 from index.store.change_log import Changes

@@ -10,15 +10,14 @@ from qdrant_client import models
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
 from index.common_text.runs import CommonText
-from index.engine.blocks import QueryBlocks
-from index.engine.port import VECTOR, Candidates
+from index.engine.channels import QueryBlocks
+from index.engine.port import VECTOR, Candidates, EncodedQuery, Seconds, timed
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, blocks_of, sparse
-from index.engine.query import EncodedQuery, Seconds, timed
 from index.errors import EngineError
 from index.id_set import IdSet
-from index.lexical.hashed_words import HashedWords, find_names, highest, named
+from index.lexical.hashed_words import HashedWords, explain, rows_of
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery, TermWeight, candidate_terms
 from index.store.filters import Filter
@@ -125,16 +124,10 @@ class QdrantSearch:
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
         with timed(self.seconds, "lexical"):
-            terms, query = self.terms, self.query
-            shared = {
-                n: highest(terms, term_ids.astype(np.int64), weights, _TERMS)
-                for n, (term_ids, weights) in self._weights(vector_ids).items()
-            }
-            names = dict(zip(terms.term_ids.tolist(), terms.names, strict=False))
-            if not names:
-                wanted = {term_id for found in shared.values() for term_id, _ in found}
-                names = find_names(wanted, query.text, query.title)
-            return named(shared, names)
+            held = self._weights(vector_ids)
+            documents = rows_of(list(held.values()))
+            text = self.query.text, self.query.title
+            return explain(self.terms, list(held), documents, _TERMS, text)
 
     def _weights(self, vector_ids: Sequence[int]) -> dict[int, tuple[UInt32, Float32]]:
         """Return the terms and weights of those of these documents that have some."""

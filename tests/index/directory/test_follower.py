@@ -14,10 +14,9 @@ from encoder.blocks import Receipt
 from index.directory import follower
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.errors import SnapshotError
-from index.lexical.segment_files import load_snapshot
-from index.lexical.snapshot import LexicalSnapshot
+from index.lexical.snapshot import LexicalSnapshot, load_snapshot
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search
 from index.search.records import SearchAnswer, SearchOptions

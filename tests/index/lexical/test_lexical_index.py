@@ -15,9 +15,9 @@ from encoder.blocks import Receipt
 from encoder.terms.general_words import share_of, word_levels
 from index.document import Document
 from index.id_set import IdSet
-from index.lexical.scoring import LexicalQuery
+from index.lexical.scoring import LexicalQuery, TermRows
 from index.lexical.segment import QueryReads
-from index.lexical.tables import MAX_COUNT, JoinedTerms
+from index.lexical.tables import MAX_COUNT
 from index.lexical.terms import QUOTE, count_terms_and_titles, is_pair, level_of
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
@@ -271,9 +271,9 @@ def query_of(documents: Sequence[int], term_ids: Sequence[int] | None = None) ->
 def test_terms_whose_ids_end_alike_are_told_apart() -> None:
     ids = [7, 9, 7 + 2**16, 7 + 2**17]
     held = np.array([7, 7 + 2**16, 9 + 2**16, 7 + 2**18], dtype=np.uint32)
-    documents = JoinedTerms(np.array([1]), held, np.ones(4, dtype=np.uint16), np.array([4]))
-    (shared,) = index.lexical.scoring.shared_terms(query_of([1] * 4, ids), documents, 9)
-    assert shared == [(7, 0.5), (7 + 2**16, 0.5)]
+    documents, ones = TermRows(held, np.ones(4, np.float32), np.array([4])), np.ones(4, np.float32)
+    (shared,) = index.lexical.scoring.shared_terms(np.array(ids), ones, documents, 9)
+    assert shared == [(0, 0.5), (2, 0.5)]
 
 
 def test_candidate_terms_stay_within_the_postings_budget() -> None:

@@ -329,7 +329,7 @@ def test_a_publication_that_fails_leaves_the_former_one(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("index.lexical.segment_files.sync", full)
+        patch.setattr("index.lexical.snapshot.sync", full)
         with pytest.raises(SnapshotError, match="No space left on device"):
             published.lexical.publish()
     assert_says_what_the_texts_say(published)

@@ -170,9 +170,9 @@ def test_a_pass_finds_later_titles_and_forgets_former_ones(
     assert naming(store) == {"war"}
     store.lexical.refresh_titles(SilentProgress())
     assert naming(store) == {"war", "names it", "names it, too"}
-    changes = store.lexical.changes
+    changes = store.lexical.snapshot().changes
     store.lexical.refresh_titles(SilentProgress())
-    assert store.lexical.changes == changes
+    assert store.lexical.snapshot().changes == changes
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
     store.lexical.refresh_titles(SilentProgress())

@@ -8,7 +8,7 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.calibrate import ScoreCalibrator
 from index.search.rank import search, select_documents
 from index.search.records import Examples, Hit, Mode, SearchAnswer, SearchOptions

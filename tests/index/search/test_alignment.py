@@ -11,7 +11,7 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.records import (
     AlignmentOptions,
     AlignmentReceipt,

@@ -11,8 +11,7 @@ from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.channels import CHANNELS, ChannelKind, Found
 from index.engine.local import LocalEngine
-from index.engine.port import VECTOR, WORDS, Candidates
-from index.engine.query import EncodedQuery, Seconds
+from index.engine.port import VECTOR, WORDS, Candidates, EncodedQuery, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight

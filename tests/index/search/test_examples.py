@@ -9,7 +9,7 @@ import pytest
 
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.ranker import UNLIKE_WEIGHT, combine_scores
 from index.search.records import AlignmentOptions, Examples, Mode, SearchAnswer, SearchOptions
 from index.sqlite.block_vectors import BlockVectors

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.records import AlignmentReceipt, Bounds, Hit, Mode, SearchOptions
 from index.store.filters import OneOf
 from tests.index.search.plane import MODES, answer, direction, names, put, stored_query

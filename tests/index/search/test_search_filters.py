@@ -7,7 +7,7 @@ import pytest
 
 from encoder.arrays import Float32
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.lexical.snapshot import LexicalSnapshot
 from index.search.records import Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion

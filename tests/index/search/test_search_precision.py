@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.query import EncodedQuery
+from index.engine.port import EncodedQuery
 from index.search.records import NO_BOUNDS, Bounds, Hit, Mode, SearchOptions
 from index.vectors.vector_index import Precision
 from tests.index.search.plane import MODES, RULE, answer, entry

@@ -200,10 +200,22 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     maintenance.work()
     named = data.store.lexical.read("unheard", title="Great War")
     assert len(data.store.lexical.search(named, 10).vector_ids) == 2
-    changes = data.store.lexical.changes
+    changes = data.store.lexical.snapshot().changes
     maintenance.work()
-    assert data.store.lexical.changes == changes
+    assert data.store.lexical.snapshot().changes == changes
     assert data.store.lexical.changes_since_title_refresh() == 0
+
+
+def test_words_that_a_start_left_are_counted_at_once(
+    make: Make, data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.followers.AT_OPENING", 2)
+    put(data, 0, 3)
+    data.store.lexical.rebuild()
+    assert data.store.counts_words
+    make(maintenance_seconds=3600.0).start()
+    wait_until(lambda: not data.store.counts_words)
+    assert len(data.store.lexical.snapshot().present_ids()) == 3
 
 
 def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -> None:

@@ -4,6 +4,8 @@ import resource
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from index.directory.collections import collection_path
 from index.directory.data_directory import (
     FOLLOWER_FILES,
