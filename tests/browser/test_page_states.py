@@ -27,7 +27,7 @@ from tests.kit.search_page_fixtures import (
 )
 
 GIGABYTE = 2**30
-FILES = 40  # of a folder that is being added when something happens
+FILES = 20  # of a folder that is being added when something happens
 
 
 # Bees, which are two units of UTF-16 each and one character.
