@@ -54,12 +54,16 @@ class Maintenance:
         self._scoring = scoring
         self._metrics = metrics
         self._target = settings.target_recall
-        self.seconds = settings.maintenance_seconds
+        self._seconds = settings.maintenance_seconds
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
         self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
         self.worker = Worker("rounds of maintenance", self.work)
         self._stops = self.worker.stopping.is_set
+
+    def start(self) -> None:
+        """Start the rounds, at once where words are not counted, which searches lack."""
+        self.worker.start(rest=0.0 if self._data.store.counts_words else self._seconds)
 
     def work(self) -> float:
         """Run one round of all tasks; a task that fails is logged and tried in a later round.
@@ -91,7 +95,7 @@ class Maintenance:
                 _log.error("maintenance of the index: %s", error)
             except Exception:
                 _log.exception("maintenance of the index failed")
-        return self.seconds
+        return self._seconds
 
     def _keep_space_of_index(self) -> None:
         """Whiten the vectors of the index anew, if a space was fitted since."""

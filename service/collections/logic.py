@@ -92,8 +92,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         )
         opened.callback(stop_collection, collection)
         _forget_unstored(collection)
-        at_once = data.store.counts_words  # searches lack them
-        maintenance.worker.start(rest=0.0 if at_once else maintenance.seconds)
+        maintenance.start()
         standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:

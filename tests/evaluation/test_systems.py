@@ -110,7 +110,9 @@ def test_pairs_have_the_scores_of_the_table(
         np.testing.assert_allclose(system.score_pairs(sources, targets), expected, atol=1e-6)
 
 
-def test_only_the_best_candidates_are_aligned_not_the_query(blocks: list[AlignedBlocks]) -> None:
+def test_only_the_best_candidates_are_aligned_not_the_query(
+    vector: System, blocks: list[AlignedBlocks]
+) -> None:
     first = np.random.default_rng(1).normal(size=(3, NUMBER - 1)).astype(np.float32)
     rows = np.array([4, 0, NUMBER - 1])  # the last is a query that is no document
     first[0, 4] = first[1, 0] = 9.0

@@ -68,9 +68,9 @@ def random_query(snapshot: LexicalSnapshot, chance: random.Random) -> LexicalQue
     return LexicalQuery(
         wanted[order],
         weights[order],
-        snapshot.idf(wanted)[order],
         snapshot.terms.frequencies[wanted][order].astype(np.int64),
         snapshot.terms.levels[wanted][order] == PAIR,
+        snapshot.idf(wanted)[order],
     )
 
 

@@ -144,7 +144,8 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     maintenance = make(maintenance_seconds=0.01)
     maintenance.worker.start()
     wait_until(lambda: data.index.nlist > 1)
-    (thread,) = (found for found in threading.enumerate() if found.name == "maintenance")
+    thread = maintenance.worker.thread
+    assert thread is not None
     if sys.platform == "linux":  # elsewhere a thread has the priority of its process
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())
         assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) > own
@@ -213,8 +214,10 @@ def test_words_that_a_start_left_are_counted_at_once(
     put(data, 0, 3)
     data.store.lexical.rebuild()
     assert data.store.counts_words
-    make(maintenance_seconds=3600.0).start()
+    maintenance = make(maintenance_seconds=3600.0)
+    maintenance.start()
     wait_until(lambda: not data.store.counts_words)
+    maintenance.worker.close()
     assert len(data.store.lexical.snapshot().present_ids()) == 3
 
 
