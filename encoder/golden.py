@@ -152,16 +152,3 @@ def golden_arrays(directory: Path, files: Mapping[str, str]) -> Iterator[Mapping
         yield read_arrays(data)
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{directory / GOLDEN}: {error}") from error
-
-
-def write_golden_batch(directory: Path, golden: GoldenBatch) -> None:
-    """Write the golden batch into a checkpoint directory."""
-    np.savez_compressed(
-        directory / GOLDEN,
-        tokens=np.concatenate([np.array(block, dtype=np.int32) for block in golden.blocks]),
-        lengths=np.array([len(block) for block in golden.blocks], dtype=np.int32),
-        sizes=np.array(golden.sizes, dtype=np.int32),
-        block_vectors=golden.block_vectors,
-        term_features=golden.term_features,
-        document_vectors=golden.document_vectors,
-    )

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import GOLDEN, PAIR_GRAPH, read_verified
+from encoder.checkpoint import PAIR_GRAPH, read_verified
 from encoder.device.providers import CPU
 from encoder.errors import CheckpointError
 from encoder.golden import check_difference, golden_arrays
@@ -99,22 +98,6 @@ class GoldenPairs:
 def check_pair_parity(difference: float, precision: str) -> None:
     """Check that a graph is close to the model."""
     check_difference(difference, MAXIMUM_DIFFERENCE[precision], f"{precision} cross-encoder")
-
-
-def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
-    """Write the golden pairs into the directory of a reranker."""
-
-    def joined(name: str) -> NDArray[np.int32]:
-        return np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
-
-    np.savez_compressed(
-        directory / GOLDEN,
-        lengths=np.array([len(pair) for pair in golden.pairs], dtype=np.int32),
-        logits=golden.logits,
-        input_ids=joined("input_ids"),
-        token_types=joined("token_types"),
-        special=joined("special"),
-    )
 
 
 def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:

@@ -17,12 +17,12 @@ from safetensors.torch import save_file
 from torch.onnx._internal._lazy_import import onnxscript_apis
 
 from encoder import checkpoint
-from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
+from encoder.golden import GOLDEN_TEXTS, read_golden_batch
 from encoder.terms import term_channel
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.export import create, export
-from training.export.export import export_checkpoint
+from training.export.export import export_checkpoint, write_golden_batch
 from training.export.export_reranker import export_reranker
 from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights

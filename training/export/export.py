@@ -20,6 +20,7 @@ from encoder.checkpoint import (
     BLOCK_GRAPH,
     CONFIG,
     DOCUMENT_GRAPH,
+    GOLDEN,
     HASHED_TERMS,
     MANIFEST,
     PARITY,
@@ -35,7 +36,7 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
+from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
@@ -123,6 +124,19 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
             shutil.copytree(staging / precision, directory / precision, dirs_exist_ok=True)
         if (staging / SECTION_GRAPH).exists():
             shutil.copy(staging / SECTION_GRAPH, directory / SECTION_GRAPH)
+
+
+def write_golden_batch(directory: Path, golden: GoldenBatch) -> None:
+    """Write the golden batch into a checkpoint directory."""
+    np.savez_compressed(
+        directory / GOLDEN,
+        tokens=np.concatenate([np.array(block, dtype=np.int32) for block in golden.blocks]),
+        lengths=np.array([len(block) for block in golden.blocks], dtype=np.int32),
+        sizes=np.array(golden.sizes, dtype=np.int32),
+        block_vectors=golden.block_vectors,
+        term_features=golden.term_features,
+        document_vectors=golden.document_vectors,
+    )
 
 
 def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenBatch:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.export import Dim
 
-from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
+from encoder.checkpoint import GOLDEN, PAIR_GRAPH, PARITY, write_manifest
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
@@ -24,7 +25,6 @@ from encoder.reranker.onnx_reranker import (
     GoldenPairs,
     OnnxReranker,
     check_pair_parity,
-    write_golden_pairs,
 )
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
 from evaluation.quality_gate import add_to_report
@@ -58,6 +58,22 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     add_to_report(checkpoint.directory / PARITY, figures)
     write_manifest(checkpoint.directory)
     return differences
+
+
+def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
+    """Write the golden pairs into the directory of a reranker."""
+
+    def joined(name: str) -> NDArray[np.int32]:
+        return np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
+
+    np.savez_compressed(
+        directory / GOLDEN,
+        lengths=np.array([len(pair) for pair in golden.pairs], dtype=np.int32),
+        logits=golden.logits,
+        input_ids=joined("input_ids"),
+        token_types=joined("token_types"),
+        special=joined("special"),
+    )
 
 
 def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
