@@ -44,7 +44,13 @@ async def run_in(
         call = executor.submit(within)
     except RuntimeError as error:
         raise ShuttingDownError from error
-    return await asyncio.wrap_future(call)
+    try:
+        return await asyncio.wrap_future(call)
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if caller is None or caller.cancelling():
+            raise
+        raise ShuttingDownError from None  # before the call was made
 
 
 def lower_priority() -> None:

@@ -1,10 +1,17 @@
 """Threads, garbage and memory of the process."""
 
+import asyncio
 import platform
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-from service.threads import cap_malloc_threshold
+import pytest
+
+from service.errors import ShuttingDownError
+from service.threads import cap_malloc_threshold, run_in
 
 COUNT = """
 import faiss, numpy
@@ -79,3 +86,26 @@ def test_large_blocks_are_given_back() -> None:
     assert cap_malloc_threshold() is GLIBC
     if sys.platform == "linux" and GLIBC:
         assert resident_mib(capped=True) < resident_mib(capped=False) - 100
+
+
+@pytest.mark.parametrize(
+    ("ends", "error"), [("executor", ShuttingDownError), ("caller", asyncio.CancelledError)]
+)
+def test_a_call_that_is_never_made_says_why(ends: str, error: type[BaseException]) -> None:
+    async def call() -> None:
+        go_on = threading.Event()
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(go_on.wait)
+            waiting = asyncio.create_task(run_in(executor, time.monotonic))
+            await asyncio.sleep(0)
+            if ends == "executor":
+                executor.shutdown(wait=False, cancel_futures=True)
+            else:
+                waiting.cancel()
+            try:
+                with pytest.raises(error):
+                    await waiting
+            finally:
+                go_on.set()
+
+    asyncio.run(call())
