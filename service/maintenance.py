@@ -98,7 +98,7 @@ class Maintenance:
         return self._seconds
 
     def _keep_space_of_index(self) -> None:
-        """Whiten the vectors of the index anew, if a space was fitted since."""
+        """Build the index again, if its vectors are in a former space."""
         if self._data.index.moved:
             self._data.index.rebuild()
 

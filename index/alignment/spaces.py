@@ -96,7 +96,7 @@ def fit_to_documents(
 
     Args:
         store: that has them.
-        progress: is told.
+        progress: of reading the blocks.
         whitens: as of `fit_to_blocks`.
 
     Raises:

@@ -74,8 +74,8 @@ async def retrieve(
 def _search(
     collection: Collection, query: EncodedText | StoredQuery, options: SearchOptions
 ) -> Matches:
-    sought = query.to_query() if isinstance(query, EncodedText) else query
-    outcome = _perform(collection, Task(sought, options))
+    encoded = query.to_query() if isinstance(query, EncodedText) else query
+    outcome = _perform(collection, Task(encoded, options))
     text = query if isinstance(query, EncodedText) else outcome.stored[0]
     monitor = collection.recall_monitor
     if monitor is not None and not selects(options) and options.mode != "lexical":
