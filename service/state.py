@@ -33,7 +33,7 @@ from index.store.schema import open_postgresql
 from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
-FORMAT = 3
+FORMAT = 4
 METADATA = sa.MetaData()
 
 
@@ -54,7 +54,6 @@ class Words(sa.TypeDecorator[str]):
 
 _filled = partial(sa.Column[Any], nullable=False)
 _count = partial(sa.Column[Any], type_=sa.BigInteger, nullable=False, server_default=sa.text("0"))
-_flag = partial(sa.Column[Any], type_=sa.Boolean, nullable=False, server_default=sa.false())
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite numbers no other type
 
 
@@ -137,17 +136,11 @@ standing = _table(
     sa.Column("detail", Words),
     sa.Column("fingerprint", sa.Text),
     sa.Column("receipt", sa.JSON(none_as_null=True)),
-    sa.Column("url", Words),
-    sa.Column("secret", Words),
-    _count("delivered"),
-    _count("attempts"),
-    _filled("retry_at", sa.Double, server_default=sa.text("0")),
-    _flag("failed"),
-    sa.Column("failure", Words),
-    _flag("paused"),
+    sa.Column("webhook", sa.JSON(none_as_null=True)),
+    _filled("paused", sa.Boolean, server_default=sa.false()),
     _count("revision"),
     _filled("bytes", sa.BigInteger),
-    *(sa.Column(name, sa.LargeBinary) for name in ("offsets", "vector", "blocks")),
+    sa.Column("vectors", sa.LargeBinary),  # an .npz
     sa.Column("text", Words),
 )
 # Clients resume after the last number that they have seen.

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -184,7 +185,7 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
                 break
             try:
                 scan = _find(collection, query, ids, vectors)
-            except (DamagedDocumentError, TypeError, ValueError) as error:
+            except (DamagedDocumentError, BadZipFile, TypeError, ValueError) as error:
                 # It keeps no other one from being compared.
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
                 collection.standing.store.hold(query, UNREADABLE)

@@ -1,5 +1,6 @@
 """Standing queries and their events: what they are, and the tables that keep them, durable."""
 
+import io
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +18,6 @@ from pydantic import (
 )
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
-from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
@@ -26,17 +26,17 @@ from index.store.filters import Filter, filter_from_json
 from service.encode import EncodedText
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
 from service.schemas import ReceiptBody, nullable
-from service.standing.targets import parse_target
+from service.standing.targets import origin_of
 from service.state import State, events, keep_newest, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 
 
-# Its JSON is what answers show, without what is secret; `dict` of it are the columns.
+# Its JSON is what answers show, without what is secret; `dict` of it is what is stored.
 class Webhook(BaseModel, frozen=True):
     """A webhook, and how far it has come."""
 
-    url: Annotated[str, PlainSerializer(lambda url: parse_target(url).origin)] = Field(
+    url: Annotated[str, PlainSerializer(origin_of)] = Field(
         description="Without path and query, which may be secret."
     )
     secret: Annotated[str, PlainSerializer(lambda _: None, str | None)] = Field(
@@ -161,15 +161,18 @@ class Scan:
     scored_as: Mode
 
 
-_OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
-_QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
+_OF_TEXTS = ("fingerprint", "receipt", "vectors", "text")
+_QUERY = [column for column in standing.c if column.name not in ("bytes", "vectors", "text")]
 _OF_EVENT = [column for column in events.c if column.name != "query"]
 _EVENT = select(standing.c.id.label("query"), *_OF_EVENT).join_from(events, standing)
-_WAITS = exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
+_DELIVERED, _FAILED = standing.c.webhook["delivered"], standing.c.webhook["failed"].as_boolean()
+_WAITS = exists().where(
+    events.c.query == standing.c.number, events.c.number > _DELIVERED.as_integer()
+)
 _UNDELIVERED = (
     select(*_QUERY)
-    .where(standing.c.url.is_not(None), ~standing.c.failed, ~standing.c.paused, _WAITS)
-    .order_by(standing.c.retry_at)
+    .where(~_FAILED, ~standing.c.paused, _WAITS)  # null without a webhook, and so not true
+    .order_by(standing.c.webhook["retry_at"].as_float())
 )
 MAX_BYTES = 256 * 2**20  # of the texts of one collection in UTF-8: 256 books of a megabyte
 MAX_EVENTS = 10_000  # of one query; older ones are deleted: who reads once a day misses none
@@ -212,7 +215,7 @@ class StandingStore:
             "created": utc_now(),
             "scanned": scanned,
             "bytes": size,
-            **_webhook_columns(webhook),
+            "webhook": None if webhook is None else dict(webhook),
             **_text_columns(text, fingerprint),
         }
         with self._state.writing() as connection:
@@ -258,7 +261,7 @@ class StandingStore:
                 interest=_interest_json(after),
                 paused=after.paused,
                 revision=before.revision + 1,
-                **_webhook_columns(webhook),
+                webhook=None if webhook is None else dict(webhook),
             )
             return before, _find(connection, query_id)
 
@@ -355,25 +358,29 @@ class StandingStore:
 
         Returns:
             Whether the next event may be delivered to it.
+
+        Raises:
+            StandingQueryNotFoundError: the query was removed.
         """
         with self._state.writing() as connection:
-            now = connection.execute(select(*_QUERY).where(standing.c.number == query.number))
-            row = now.first()
-            if row is None or row.url != after.url:
+            now = _find(connection, query.id)
+            webhook = now.webhook
+            if webhook is None or webhook.url != after.url:
                 return False
-            same_secret = row.secret == after.secret
+            same_secret = webhook.secret == after.secret
             if same_secret or not after.attempts:
-                furthest = max(row.delivered, after.delivered)
-                known = {"secret": row.secret, "delivered": furthest}
-                _update(connection, query, **dict(after) | known)
-            return same_secret and not row.paused
+                furthest = max(webhook.delivered, after.delivered)
+                known = {"secret": webhook.secret, "delivered": furthest}
+                _update(connection, query, webhook=dict(after) | known)
+            return same_secret and not now.paused
 
     def resume(self, query_id: str) -> StandingQuery:
         """Let a webhook be tried again at once, or raise StandingQueryNotFoundError."""
         with self._state.writing() as connection:
             query = _find(connection, query_id)
             if query.webhook is not None:
-                _update(connection, query, attempts=0, retry_at=0.0, failed=False)
+                anew = {"attempts": 0, "retry_at": 0.0, "failed": False}
+                _update(connection, query, webhook=dict(query.webhook) | anew)
             return _find(connection, query_id)
 
     def count(self) -> dict[str, int]:
@@ -381,7 +388,7 @@ class StandingStore:
         counted = {
             "all": func.count(),
             "waiting": func.count(standing.c.detail),
-            "failed": func.count().filter(standing.c.failed),
+            "failed": func.count().filter(_FAILED),
             "paused": func.count().filter(standing.c.paused),
         }
         with self._state.reading() as connection:
@@ -429,20 +436,11 @@ def _update(connection: Connection, query: StandingQuery, **values: Any) -> None
 
 def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
-    interest = columns.pop("interest")
-    webhook = {name: columns.pop(name) for name in Webhook.model_fields}
-    shown = None if webhook["url"] is None else Webhook(**webhook)
-    return StandingQuery(webhook=shown, **interest, **columns)
+    return StandingQuery(**columns.pop("interest"), **columns)
 
 
 def _interest_json(interest: Interest) -> dict[str, Any]:
     return interest.model_dump(include=set(Interest.model_fields))
-
-
-def _webhook_columns(webhook: Webhook | None) -> dict[str, Any]:
-    if webhook is None:
-        return dict(new_webhook("", "")) | {"url": None, "secret": None}
-    return dict(webhook)
 
 
 def _text_columns(text: EncodedText | None, fingerprint: str) -> dict[str, Any]:
@@ -451,26 +449,22 @@ def _text_columns(text: EncodedText | None, fingerprint: str) -> dict[str, Any]:
         return dict.fromkeys(_OF_TEXTS)
     if text.blocks is None:
         raise ValueError("an encoded text has block vectors")
+    file = io.BytesIO()
+    np.savez(file, vector=text.vector, offsets=text.blocks.offsets, blocks=text.blocks.vectors)
     return {
         "fingerprint": fingerprint,
         "receipt": asdict(text.receipt),
-        "offsets": text.blocks.offsets.astype("<i8").tobytes(),
-        "vector": text.vector.astype("<f4").tobytes(),
-        "blocks": text.blocks.vectors.astype("<f4").tobytes(),
+        "vectors": file.getvalue(),
         "text": text.text,
     }
 
 
 def _text(row: Row[Any], title: str) -> EncodedText:
-    places = np.frombuffer(row.offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
+    found = np.load(io.BytesIO(row.vectors))
     return EncodedText(
         text=row.text,
         title=title,
-        vector=_numbers(row.vector),
+        vector=found["vector"],
         receipt=Receipt(**row.receipt),
-        blocks=BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1)),
+        blocks=BlockVectors(found["offsets"], found["blocks"]),
     )
-
-
-def _numbers(content: bytes) -> Float32:
-    return np.frombuffer(content, dtype="<f4").astype(np.float32)

@@ -10,14 +10,12 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore2
 
 MAX_URL_CHARACTERS = 2_048
-_HTTPS = 443
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _RESOLVE_SECONDS = 5.0
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
@@ -32,35 +30,14 @@ class TargetRefusedError(ValueError):
     """A webhook may not reach this address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a webhook is: the parts of its URL, taken apart once and used as they are.
-
-    Attributes:
-        secure: by https.
-        host: a name, or an address without brackets.
-        port: of the server.
-        path: with the query.
-        origin: the URL without path and query, which may be secret.
-    """
-
-    secure: bool
-    host: str
-    port: int
-    path: str
-    origin: str
-
-    def to_url(self) -> httpcore2.URL:
-        """Return the URL as httpcore2 takes it, which takes nothing apart again."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        scheme = "https" if self.secure else "http"
-        return httpcore2.URL(
-            scheme=scheme.encode(), host=host.encode(), port=self.port, target=self.path.encode()
-        )
+def origin_of(url: str) -> str:
+    """Return a URL without path and query, which may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
-def parse_target(url: str) -> Target:
-    """Take a URL apart.
+def parse_target(url: str) -> httpcore2.URL:
+    """Take a URL apart, once: what is checked is what is connected to.
 
     Raises:
         ValueError: it is not one that a webhook may have; the message quotes nothing of it.
@@ -74,17 +51,12 @@ def parse_target(url: str) -> Target:
         raise ValueError("has an invalid port") from error
     if port == 0:
         raise ValueError("has an invalid port")
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host or "\\" in url:
+    if parts.scheme not in ("http", "https") or not parts.hostname or "\\" in url:
         raise ValueError("must be https://HOST/PATH")
     if parts.username is not None or parts.fragment:
         raise ValueError("must have no user name and no fragment")
-    secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    default = _HTTPS if secure else 80
-    return Target(
-        secure, host, default if port is None else port, path, f"{parts.scheme}://{parts.netloc}"
-    )
+    return httpcore2.URL(scheme=parts.scheme, host=parts.hostname, port=port, target=path)
 
 
 class AllowedTargets:
@@ -100,7 +72,7 @@ class AllowedTargets:
             except ValueError:
                 self._names.add(host.lower())
 
-    async def check(self, target: Target) -> None:
+    async def check(self, target: httpcore2.URL) -> None:
         """Refuse a target that may not be reached; a name that does not resolve may do so later.
 
         Raises:
@@ -110,10 +82,10 @@ class AllowedTargets:
             async with asyncio.timeout(_RESOLVE_SECONDS):
                 await self.resolve(target)
         except OSError:
-            if not (target.secure or self._networks or target.host in self._names):
+            if not (_is_secure(target) or self._networks or self._names_host_of(target)):
                 raise TargetRefusedError(_refusal(target)) from None
 
-    async def resolve(self, target: Target) -> list[str]:
+    async def resolve(self, target: httpcore2.URL) -> list[str]:
         """Return the addresses of a target that may be reached, at least one.
 
         Raises:
@@ -121,7 +93,8 @@ class AllowedTargets:
         """
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            host, port = target.host.decode(), target.origin.port
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
             raise TargetRefusedError("its host is no name and no address") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -130,20 +103,23 @@ class AllowedTargets:
             raise TargetRefusedError(_refusal(target))
         return kept
 
-    def _permits(self, target: Target, address: Address | None) -> bool:
-        if target.host in self._names:
+    def _names_host_of(self, target: httpcore2.URL) -> bool:
+        return target.host.decode() in self._names
+
+    def _permits(self, target: httpcore2.URL, address: Address | None) -> bool:
+        if self._names_host_of(target):
             return True
         if address is None:
             return False
         embedded = _embedded(address)
         named = (any(part in network for network in self._networks) for part in embedded)
-        return all(named) or (target.secure and all(map(_is_public, embedded)))
+        return all(named) or (_is_secure(target) and all(map(_is_public, embedded)))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
     """Connects to the addresses of one target that may be reached, and to nothing else."""
 
-    def __init__(self, target: Target, allowed: AllowedTargets) -> None:
+    def __init__(self, target: httpcore2.URL, allowed: AllowedTargets) -> None:
         self._target = target
         self._allowed = allowed
 
@@ -154,12 +130,16 @@ class CheckedBackend(httpcore2.AnyIOBackend):
         *others, last = await self._allowed.resolve(self._target)
         for address in others:
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                return await super().connect_tcp(address, self._target.port, *args, **kwargs)
-        return await super().connect_tcp(last, self._target.port, *args, **kwargs)
+                return await super().connect_tcp(address, port, *args, **kwargs)
+        return await super().connect_tcp(last, port, *args, **kwargs)
 
 
-def _refusal(target: Target) -> str:
-    if target.secure:
+def _is_secure(target: httpcore2.URL) -> bool:
+    return target.scheme == b"https"
+
+
+def _refusal(target: httpcore2.URL) -> str:
+    if _is_secure(target):
         return "its address is not public, and not one of webhook_hosts"
     return "must be https, or one of webhook_hosts"
 

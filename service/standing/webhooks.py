@@ -206,7 +206,7 @@ class Webhooks:
         body = json.dumps(sent, ensure_ascii=False).encode()
         target = targets.parse_target(webhook.url)
         headers = {
-            "Host": target.origin.partition("://")[2],
+            "Host": targets.origin_of(webhook.url).partition("://")[2],
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
             "User-Agent": "longmatch",
@@ -220,7 +220,7 @@ class Webhooks:
                 asyncio.timeout(self.answer_seconds),
                 httpcore2.AsyncConnectionPool(self._tls, network_backend=backend) as pool,
                 pool.stream(
-                    "POST", target.to_url(), headers=list(headers.items()), content=body
+                    "POST", target, headers=list(headers.items()), content=body
                 ) as response,
             ):
                 status = int(response.status)

@@ -232,7 +232,7 @@ def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> 
     broken, sound = make(client, **QUERY), make(client, **QUERY)
     path = client.app.state.engine.settings.data / "state.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
-        damage = "UPDATE standing SET vector = 'damaged' WHERE id = ?"
+        damage = "UPDATE standing SET vectors = substr(vectors, 1, 99) WHERE id = ?"
         connection.execute(damage, (broken["id"].encode(),))
         connection.commit()
     put(client, {"a": "Bees."})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
+from service.standing.targets import AllowedTargets, TargetRefusedError, origin_of, parse_target
 
 INSIDE = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1"),
@@ -97,8 +97,7 @@ def test_an_address_inside_is_refused_in_any_spelling() -> None:
 
 def test_a_url_is_taken_apart_once() -> None:
     target = parse_target("https://Example.com:8443/a/b?c=d")
-    assert (target.host, target.port, target.path) == ("example.com", 8443, "/a/b?c=d")
-    assert target.origin == "https://Example.com:8443"
-    url = target.to_url()
-    assert (url.host, url.port, url.target) == (b"example.com", 8443, b"/a/b?c=d")
-    assert parse_target("http://[::1]/").to_url().host == b"[::1]"
+    assert (target.host, target.port, target.target) == (b"example.com", 8443, b"/a/b?c=d")
+    assert origin_of("https://Example.com:8443/a/b?c=d") == "https://Example.com:8443"
+    assert parse_target("http://[::1]/a;b").origin.host == b"::1"
+    assert parse_target("http://[::1]/a;b").target == b"/a;b"

@@ -294,7 +294,7 @@ def test_a_database_that_cannot_be_used_is_refused(database: str, tmp_path: Path
     with psycopg.connect(database) as connection:
         name = schema_name("default")
         connection.execute(f"COMMENT ON TABLE {name}.progress IS '0 default'".encode())
-    with pytest.raises(StoreError, match="has format 0; this version of Longmatch reads 3"):
+    with pytest.raises(StoreError, match="has format 0; this version of Longmatch reads 4"):
         open_state(tmp_path, database)
 
 
