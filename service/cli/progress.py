@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -31,17 +30,19 @@ def show_progress(console: Console, report: Path | None = None) -> Iterator[Prog
         report: a file that gets all input that is skipped, as JSON Lines of `where` and `reason`;
             one of an earlier job is removed.
     """
-    with SkippedInputs(console, report) as skipped:
-        with _open_bars(console) as bars:
-            yield JobProgress(Meter(console, bars), skipped)
-        skipped.close()
+    if report:
+        report.unlink(missing_ok=True)
+    with _open_bars(console) as bars:
+        shown = JobProgress(console, bars, report)
+        yield shown
+    shown.print_rest()
 
 
 @contextmanager
 def show_training(console: Console) -> Iterator[TrainingProgress]:
     """Show the progress of a training run on a console."""
     with _open_bars(console) as bars:
-        yield StepProgress(Meter(console, bars), console)
+        yield StepProgress(console, bars)
 
 
 def _open_bars(console: Console) -> RichProgress:
@@ -86,19 +87,22 @@ class Meter:
             self._console.print(f"{self._step}: {count} {self._unit}, {figures}")
 
 
-class JobProgress:
-    """Shows the steps of a job with their rates (`index.progress`)."""
+class JobProgress(Meter):
+    """Shows the steps of a job with their rates (`index.progress`).
 
-    def __init__(self, meter: Meter, skipped: "SkippedInputs") -> None:
-        self._meter = meter
-        self.skipped = skipped.add
+    It prints the first pieces of input that were skipped, and writes all to a file.
+    """
+
+    def __init__(self, console: Console, bars: RichProgress, report: Path | None) -> None:
+        super().__init__(console, bars)
+        self._report = report
+        self._skipped = Counter[bool]()  # by whether something is lost
 
     def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         """Begin a step."""
-        self._unit = unit
         self._began = time.monotonic()
-        self._total, self._count, self._tokens = total, 0, 0
-        self._meter.begin(step, total, unit)
+        self._count, self._tokens = 0, 0
+        self.begin(step, total, unit)
 
     def advanced(self, count: int, *, tokens: int = 0) -> None:
         """Show what is done, and the rate: in tokens if the step reports any, else in its unit."""
@@ -108,64 +112,40 @@ class JobProgress:
         rate = done / max(time.monotonic() - self._began, 1e-3)
         # A corpus may grow while it is read, and a file with a lost part counts twice.
         shown = self._count if self._total is None else min(self._count, self._total)
-        self._meter.update(shown, f"{rate:,.0f} {unit}/s")
+        self.update(shown, f"{rate:,.0f} {unit}/s")
+
+    def skipped(self, skipped: SkippedInput) -> None:
+        """Print a piece of input, unless many were printed, and write it."""
+        self._skipped[skipped.lost] += 1
+        if self._skipped[skipped.lost] <= SKIPPED_SHOWN:
+            reason = printable(f"{skipped.where}: {skipped.reason}")
+            word = "skipped " if skipped.lost else "note: "
+            self._console.print(Text.assemble((word, "yellow"), reason))
+        if self._report:
+            with self._report.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(skipped), ensure_ascii=False) + "\n")
+
+    def print_rest(self) -> None:
+        """Print how much of the input was skipped and only counted, and where all of it is."""
+        for lost, what in ((True, "skipped"), (False, "notes:")):
+            if (more := self._skipped[lost] - SKIPPED_SHOWN) > 0:
+                self._console.print(f"{what} {more} more")
+        if self._skipped and self._report:
+            self._console.print(f"all that was skipped: {printable(str(self._report))}")
 
 
-class StepProgress(TrainingProgress):
+class StepProgress(Meter, TrainingProgress):
     """Shows the steps of a training run with their loss, and a line for each validation."""
-
-    def __init__(self, meter: Meter, console: Console) -> None:
-        self._meter = meter
-        self._console = console
 
     def started(self, step: int, steps: int) -> None:
         """Begin the run, or resume it."""
-        self._meter.begin("training", steps, "steps", step)
+        self.begin("training", steps, "steps", step)
 
     def stepped(self, step: int, figures: Mapping[str, float]) -> None:
         """Show the step and its loss."""
-        self._meter.update(step, f"loss {figures['loss']:.4f}")
+        self.update(step, f"loss {figures['loss']:.4f}")
 
     def validated(self, step: int, figure: float, *, best: bool) -> None:
         """Print the figure of a validation."""
         suffix = ", the best so far" if best else ""
         self._console.print(f"step {step}: validation {figure:.4f}{suffix}")
-
-
-class SkippedInputs:
-    """Prints the first pieces of input that were skipped, and writes all to a file."""
-
-    def __init__(self, console: Console, report: Path | None) -> None:
-        self._console = console
-        self._report = report
-        self._counts = Counter[bool]()  # by whether something is lost
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> Self:
-        if self._report:
-            self._report.unlink(missing_ok=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file:
-            self._file.close()
-
-    def add(self, skipped: SkippedInput) -> None:
-        """Print a piece of input, unless many were printed, and write it."""
-        self._counts[skipped.lost] += 1
-        if self._counts[skipped.lost] <= SKIPPED_SHOWN:
-            reason = printable(f"{skipped.where}: {skipped.reason}")
-            word = "skipped " if skipped.lost else "note: "
-            self._console.print(Text.assemble((word, "yellow"), reason))
-        if self._report:
-            if self._file is None:
-                self._file = self._report.open("w", encoding="utf-8", buffering=1)
-            self._file.write(json.dumps(asdict(skipped), ensure_ascii=False) + "\n")
-
-    def close(self) -> None:
-        """Print how many were only counted, and where all are."""
-        for lost, what in ((True, "skipped"), (False, "notes:")):
-            if (more := self._counts[lost] - SKIPPED_SHOWN) > 0:
-                self._console.print(f"{what} {more} more")
-        if self._counts and self._report:
-            self._console.print(f"all that was skipped: {printable(str(self._report))}")

@@ -21,7 +21,7 @@ import typer
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.encoder import Encoder
-from evaluation.fitting.feedback import MIN_TESTED, Candidate, SearchableQuery, run_shadow_test
+from evaluation.fitting.feedback import MIN_TESTED, Candidate, run_shadow_test
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
 from index import reencode as reencoding
 from index.directory.data_directory import SHADOW_TEST_FILE, DataDirectory, open_data_directory
@@ -48,13 +48,11 @@ class Trial:
     """What a test needs to know before anything is encoded.
 
     Attributes:
-        data: the data directory.
         judged: all queries of the feedback.
         held_out: those of them that the new checkpoint did not learn from, and which compare.
         chosen_by: how they were chosen: `RECORD`, `DIVISION` or `ONE_CHECKPOINT`.
     """
 
-    data: Path
     judged: Sequence[JudgedQuery]
     held_out: Sequence[JudgedQuery]
     chosen_by: str
@@ -92,22 +90,22 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
             f"match and one that is less so were held out, and it takes {MIN_TESTED}: give more "
             "(POST /feedback), or wait for it",
         )
-    return Trial(data, judged, held_out, chosen_by)
+    return Trial(judged, held_out, chosen_by)
 
 
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
-    served = load(None, data=trial.data)
+    served = load(None, data=made.data)
     new = made.encoder
-    with _opened(trial.data, served) as old, _opened(made.content, new) as fresh:
+    with _opened(made.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
         texts = tune.passages(old, trial.judged, progress)
-        held_out = _of_both([tune.asked(*side, trial.held_out, progress) for side in sides])
-        known = _of_both([tune.asked(*side, texts, progress, complete=True) for side in sides])
+        held_out = tune.searchable(sides, trial.held_out, progress)
+        known = tune.searchable(sides, texts, progress, complete=True)
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
                 "--only-if-better",
-                f"{trial.data}: {len(held_out[0])} held-out queries and {len(known[0])} passages "
+                f"{made.data}: {len(held_out[0])} held-out queries and {len(known[0])} passages "
                 f"can be read by both checkpoints, and it takes {MIN_TESTED} and 1",
             )
         before, after = (
@@ -160,14 +158,6 @@ def _opened(data: Path, encoder: Encoder) -> Iterator[DataDirectory]:
     )
     with closing(directory):
         yield directory
-
-
-def _of_both(
-    sides: Sequence[Sequence[SearchableQuery | None]],
-) -> tuple[list[SearchableQuery], list[SearchableQuery]]:
-    """Return the queries that both sides can ask, for each side."""
-    both = [(a, b) for a, b in zip(*sides, strict=True) if a is not None and b is not None]
-    return [a for a, _ in both], [b for _, b in both]
 
 
 def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:

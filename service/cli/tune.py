@@ -5,7 +5,7 @@ And the verdicts of feedback as judged queries, and queries as they are searched
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,21 +60,21 @@ def read_judged(data: Path, store: DocumentStore) -> list[JudgedQuery]:
         if state is None:
             return []
         feedback = FeedbackStore(state)
-        keys = Keys.of(store, feedback.documents())
+        keys, by_text = _keys(store, feedback.documents())
         for verdict in feedback.all():
             asked = verdict.query.document_id
-            if verdict.match_id in keys.by_id and (asked is None or asked in keys.by_id):
+            if verdict.match_id in keys and (asked is None or asked in keys):
                 grades.setdefault(verdict.query, {})[verdict.match_id] = verdict.grade
     return [
         JudgedQuery(
             document_id=asked.document_id,
             text=asked.text or "",
             title=asked.title,
-            key=keys.by_id[asked.document_id]
+            key=keys[asked.document_id]
             if asked.document_id
-            else keys.of_text(Document("query", asked.text or "").content_hash),
+            else _key_of_text(by_text, Document("query", asked.text or "").content_hash),
             grades=found,
-            answer_keys={name: keys.by_id[name] for name in found},
+            answer_keys={name: keys[name] for name in found},
         )
         for asked, found in grades.items()
     ]
@@ -83,8 +83,8 @@ def read_judged(data: Path, store: DocumentStore) -> list[JudgedQuery]:
 def keys_of_texts(data: Path, store: DocumentStore, content_hashes: Sequence[bytes]) -> set[str]:
     """Return the keys that queries with these texts have in `read_judged`."""
     with existing_state(data) as state:
-        keys = Keys.of(store, [] if state is None else FeedbackStore(state).documents())
-    return {keys.of_text(content_hash) for content_hash in content_hashes}
+        _, by_text = _keys(store, [] if state is None else FeedbackStore(state).documents())
+    return {_key_of_text(by_text, content_hash) for content_hash in content_hashes}
 
 
 def open_store(data: Path) -> DocumentStore:
@@ -106,64 +106,58 @@ def check_enough(data: Path, least: int, option: str, *, compared: bool = False)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """What must not be divided: of each stored document its family, or else its text.
+def _keys(
+    store: DocumentStore, document_ids: Sequence[str]
+) -> tuple[dict[str, str], dict[bytes, str]]:
+    """Return what must not be divided: of each stored document its family, or else its text.
 
-    Attributes:
-        by_id: of stored documents.
-        by_text: of the same, by the hash of their text.
+    Returns:
+        The keys by document id, and by the hash of the text.
     """
+    families = store.families.of_ids(document_ids)
+    hashes = store.content_hashes(document_ids)
+    by_id = {
+        name: f"family {families[name]}" if name in families else _key_of_text({}, digest)
+        for name, digest in hashes.items()
+    }
+    return by_id, {digest: by_id[name] for name, digest in hashes.items()}
 
-    by_id: Mapping[str, str]
-    by_text: Mapping[bytes, str]
 
-    @classmethod
-    def of(cls, store: DocumentStore, document_ids: Sequence[str]) -> "Keys":
-        """Return the keys of those of the documents that are stored."""
-        families = store.families.of_ids(document_ids)
-        hashes = store.content_hashes(document_ids)
-        by_id = {
-            name: f"family {families[name]}" if name in families else f"text {digest.hex()}"
-            for name, digest in hashes.items()
-        }
-        return cls(by_id, {digest: by_id[name] for name, digest in hashes.items()})
-
-    def of_text(self, content_hash: bytes) -> str:
-        """Return the key of a text: that of the documents which have it, if there are any."""
-        return self.by_text.get(content_hash, f"text {content_hash.hex()}")
+def _key_of_text(by_text: Mapping[bytes, str], content_hash: bytes) -> str:
+    """Return the key of a text: that of the documents which have it, if there are any."""
+    return by_text.get(content_hash, f"text {content_hash.hex()}")
 
 
 _PASSAGE_WORDS = 20  # so few that the weights decide whether their document is found
 
 
-def asked(
-    loaded: Encoder,
-    data: DataDirectory,
+def searchable(
+    sides: Sequence[tuple[Encoder, DataDirectory]],
     judged: Sequence[JudgedQuery],
     progress: Progress,
     *,
     complete: bool = False,
-) -> list[SearchableQuery | None]:
+) -> list[list[SearchableQuery]]:
     """Return queries as they are searched for: texts are encoded, documents have their vectors.
 
     Args:
-        loaded: the encoder of the data directory.
-        data: where they are searched for.
-        judged: Q queries.
+        sides: data directories in which to search for the same queries, each with its encoder.
+        judged: the queries.
         progress: is notified of each.
         complete: whether documents without a grade are not relevant.
 
     Returns:
-        Q of them; None for a document that cannot be read, or a text without a token.
+        The queries of each side, without those whose document cannot be read, or whose text has no
+        token, on any side.
     """
     progress.started("reading the queries", len(judged), unit="queries")
-    found: list[SearchableQuery | None] = []
-    for question in judged:
-        query = _query(loaded, data, question)
+    found = []
+    for query in judged:
+        forms = [form for side in sides if (form := _query(*side, query)) is not None]
         progress.advanced(1)
-        found.append(None if query is None else SearchableQuery(query, question.grades, complete))
-    return found
+        if len(forms) == len(sides):
+            found.append([SearchableQuery(form, query.grades, complete) for form in forms])
+    return [[forms[side] for forms in found] for side in range(len(sides))]
 
 
 def passages(
@@ -238,14 +232,11 @@ def tune(
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
-            fitted, held_out = (
-                [query for query in asked(loaded, directory, part, progress) if query is not None]
-                for part in parts
-            )
+            side = [(loaded, directory)]
+            ((fitted,), (held_out,)) = (searchable(side, part, progress) for part in parts)
             new = fit_rule(directory, present, fitted, progress)
             texts = passages(directory, judged, progress)
-            found = asked(loaded, directory, texts, progress, complete=True)
-            known = [query for query in found if query is not None]
+            (known,) = searchable(side, texts, progress, complete=True)
             tuned = Candidate(directory, new, held_out, known)
             before = Candidate(directory, present, held_out, known)
             test = run_shadow_test(before, tuned, progress)
