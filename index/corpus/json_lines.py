@@ -3,13 +3,14 @@
 import codecs
 import gzip
 import io
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from index.corpus.records import JSON_TYPES, document_of
 from index.corpus.remote import RemoteFile
@@ -74,19 +75,34 @@ def read_lines(path: Path | RemoteFile) -> Iterator[Line | BadLine]:
     number = 0
     try:
         with _open(path) as stream:
-            while raw := stream.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                    _skip_line(stream)
-                    yield BadLine(number, f"is longer than {MAX_LINE_BYTES} bytes")
-                else:
-                    yield _decode(number, raw)
+            for line in read_stream(stream, 0, MAX_LINE_BYTES):
+                number = line.number
+                yield line
     except EOFError:
         yield BadLine(number + 1, "the file is cut off here")
     except (zlib.error, gzip.BadGzipFile) as error:
         yield BadLine(number + 1, f"the file is damaged here: {error}")
     except OSError as error:
         yield BadLine(number + 1, f"cannot be read: {error.strerror or error}")
+
+
+def read_stream(
+    stream: io.BufferedIOBase | BinaryIO, after: int, limit: int
+) -> Iterator[Line | BadLine]:
+    """Read the lines of UTF-8 from where a stream is, holding one of at most `limit` bytes.
+
+    So many lines came before. The stream is at the end of each line when it is yielded.
+    """
+    for number in itertools.count(after + 1):
+        raw = stream.readline(limit + 1)
+        if not raw:
+            return
+        if len(raw) > limit and not raw.endswith(b"\n"):
+            while (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            yield BadLine(number, f"is longer than {limit} bytes")
+        else:
+            yield _decode(number, raw)
 
 
 def count_lines(path: Path | RemoteFile) -> int:
@@ -110,11 +126,6 @@ def _open(path: Path | RemoteFile) -> Iterator[io.BufferedIOBase]:
                 yield unzipped
         else:
             yield file
-
-
-def _skip_line(stream: io.BufferedIOBase) -> None:
-    while (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
-        pass
 
 
 def _decode(number: int, raw: bytes) -> Line | BadLine:

@@ -7,20 +7,19 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from encoder.atomic_files import replace_durably
-from index.corpus.json_lines import parse_document
+from index.corpus.json_lines import BadLine, Line, parse_document, read_stream
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
 from index.sqlite.connections import storage_error
 from service import errors
 from service.limits import check_disk
-from service.uploads.store import MAX_LISTED_ERRORS, LineError, Step, Upload
+from service.uploads.store import MAX_LISTED_ERRORS, Batch, LineError, Upload
 
 UPLOADS_DIRECTORY = "uploads"
 MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
@@ -29,10 +28,8 @@ MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
 MAX_RATIO = 100.0  # of gzip: repeated text compresses ten times, a bomb a thousand times
 _MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
 _FREE_BYTES = 2**20  # of any upload, whatever its ratio
-_SKIP_BYTES = 2**20
 _READ_BYTES = 2**20
-_BYTE_ORDER_MARK = "\ufeff"
-_BLANK = b" \t\r\v\f"
+_BLANK = " \t\r\v\f"
 _LINE_END = 10
 _GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
 # Each member costs time, whatever it holds. Those of `bgzip` have some 16 KiB, and of a file that
@@ -40,13 +37,6 @@ _GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
 _FREE_MEMBERS = 1024
 _MEMBER_BYTES = 1024
 _MEMBER_SLICE = 64 * 1024  # what follows a member is copied: less of it for many small ones
-
-
-@dataclass(slots=True)
-class Batch(Step):
-    """Documents with different ids, each with the number of its line."""
-
-    documents: list[tuple[int, Document]] = field(default_factory=list)
 
 
 def read_batch(
@@ -75,9 +65,9 @@ def read_batch(
     batch = Batch(position, line)
     ids: set[str] = set()
     characters = 0
-    for raw in _read_raw(upload, line_bytes):
-        if raw is None or raw.strip():
-            found = _document(raw, batch.line + 1, line_bytes, text_characters)
+    for read in read_stream(upload, line, line_bytes):
+        if isinstance(read, BadLine) or read.text.strip(_BLANK):
+            found = _document(read, text_characters)
             if isinstance(found, LineError):
                 batch.failed += 1
                 if len(batch.errors) < MAX_LISTED_ERRORS:
@@ -87,41 +77,24 @@ def read_batch(
                 if found.id in ids or (ids and characters > MAX_CHARACTERS):
                     return batch  # the next one starts with this line
                 ids.add(found.id)
-                batch.documents.append((batch.line + 1, found))
-        batch.position = upload.tell()
-        batch.line += 1
+                batch.documents.append((read.number, found))
+        batch.position, batch.line = upload.tell(), read.number
         if len(batch.documents) == documents or batch.line - line == _MAX_LINES:
             return batch
     return batch if batch.position > position else None
 
 
-def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
-    """Yield each line, or None for one that is too long and therefore skipped."""
-    while raw := upload.readline(line_bytes + 1):
-        if len(raw) <= line_bytes or raw.endswith(b"\n"):
-            yield raw
-            continue
-        while (rest := upload.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
-            pass
-        yield None
-
-
-def _document(
-    raw: bytes | None, line: int, line_bytes: int, text_characters: int
-) -> Document | LineError:
-    if raw is None:
-        return LineError(line, "#", f"is longer than {line_bytes} bytes")
+def _document(line: Line | BadLine, text_characters: int) -> Document | LineError:
+    if isinstance(line, BadLine):
+        return LineError(line.number, "#", line.reason)
     try:
-        text = raw.decode().rstrip("\r\n")
-        document = parse_document(text.removeprefix(_BYTE_ORDER_MARK) if line == 1 else text)
-    except UnicodeDecodeError as error:
-        return LineError(line, "#", f"is not UTF-8 at byte {error.start} of the line")
+        document = parse_document(line.text)
     except CorpusError as error:
-        return LineError(line, "#", str(error))
+        return LineError(line.number, "#", str(error))
     except DocumentError as error:
-        return LineError(line, f"#/{error.field}", error.reason)
+        return LineError(line.number, f"#/{error.field}", error.reason)
     if len(document.text) > text_characters:
-        return LineError(line, "#/text", f"is longer than {text_characters} characters")
+        return LineError(line.number, "#/text", f"is longer than {text_characters} characters")
     return document
 
 
@@ -129,6 +102,9 @@ class UploadFile:
     """One upload that is being received; only the current chunk is held in memory.
 
     Use it from one thread at a time, and end with either `finish` or `abandon`.
+
+    Attributes:
+        size: bytes written so far, decompressed.
     """
 
     def __init__(
@@ -153,18 +129,13 @@ class UploadFile:
         self._reserve = disk_reserve_bytes
         self._gunzip = _Gunzip() if gzip else None
         self._received = 0
-        self._bytes = 0
+        self.size = 0
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()
         with _storing(path):
             path.parent.mkdir(exist_ok=True)
             self._file = self._partial.open("wb")
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far, decompressed."""
-        return self._bytes
 
     def write(self, chunk: bytes) -> None:
         """Write the next bytes of the request.
@@ -177,10 +148,10 @@ class UploadFile:
         if self._received > self._max_bytes:
             raise errors.BodyTooLargeError(limit=self._max_bytes)
         for part in self._gunzip.feed(chunk) if self._gunzip else (chunk,):
-            self._bytes += len(part)
-            if self._bytes > self._max_bytes:
+            self.size += len(part)
+            if self.size > self._max_bytes:
                 raise errors.BodyTooLargeError(limit=self._max_bytes)
-            if self._bytes > max(_FREE_BYTES, MAX_RATIO * self._received):
+            if self.size > max(_FREE_BYTES, MAX_RATIO * self._received):
                 raise errors.CompressionRatioError(limit=MAX_RATIO)
             check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
@@ -203,7 +174,7 @@ class UploadFile:
             self._file.close()
             replace_durably(self._partial, self._path)
         return Upload(
-            id=self._path.stem, accepted=lines, size=self._bytes, digest=self._digest.digest()
+            id=self._path.stem, accepted=lines, size=self.size, digest=self._digest.digest()
         )
 
     def abandon(self) -> None:
@@ -216,7 +187,7 @@ class UploadFile:
 
     def _count_lines(self, part: bytes) -> None:
         """Count lines that are not blank, with arrays: a part may be a million empty lines."""
-        filled = np.frombuffer(part.translate(None, _BLANK), dtype=np.uint8)
+        filled = np.frombuffer(part.translate(None, _BLANK.encode()), dtype=np.uint8)
         if not len(filled):
             return
         ends = filled == _LINE_END

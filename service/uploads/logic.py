@@ -31,7 +31,7 @@ from service.settings import Settings
 from service.state import IdempotencyStore, State, StoredResponse, request_digest
 from service.threads import Worker, run_in
 from service.uploads import files
-from service.uploads.store import Job, JobStore, LineError, Upload
+from service.uploads.store import Batch, Job, JobStore, LineError, Upload
 
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
@@ -149,16 +149,8 @@ class Jobs:
                 answered(connection)
         self.worker.woken.set()
 
-    def cancel(self, job_id: str) -> None:
-        """Cancel a job, or raise JobEndedError; what it has stored stays."""
-        self._end(job_id, "cancelled")
-
-    def end(self, job: Job, state: JobEnd, detail: str | None = None) -> None:
-        """Record how a job ended; do nothing if it had ended before."""
-        with suppress(errors.JobEndedError):
-            self._end(job.id, state, detail)
-
-    def _end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
+    def end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
+        """Record how a job ended, or raise JobEndedError; what it has stored stays."""
         job = self.store.end(job_id, state, detail)
         with suppress(OSError):  # a file that cannot be removed now is removed at the next start
             self.path_of(job).unlink(missing_ok=True)
@@ -205,7 +197,8 @@ class Jobs:
             return _IDLE_SECONDS if waiting is None else 0.0
         self._turn_began = monotonic()
         try:
-            self._run(job)
+            with suppress(errors.JobEndedError):  # it was cancelled when it came to its end
+                self._run(job)
         except Exception as error:
             if not self.stopping:
                 reason = errors.describe(error)
@@ -292,7 +285,7 @@ def run_job(collection: Collection, job: Job) -> None:
     """
     path = collection.jobs.path_of(job)
     if not collection.jobs.verify(job):
-        collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
+        collection.jobs.end(job.id, "failed", "the upload is missing or damaged: send it again")
         return
     settings = collection.engine.settings
     read = partial(
@@ -312,10 +305,10 @@ def run_job(collection: Collection, job: Job) -> None:
             if not continues or collection.jobs.stopping or collection.jobs.turn_is_over(job):
                 return
             position, line = batch.position, batch.line
-    collection.jobs.end(job, "done")
+    collection.jobs.end(job.id, "done")
 
 
-async def _index(collection: Collection, batch: files.Batch, documents: Sequence[Numbered]) -> None:
+async def _index(collection: Collection, batch: Batch, documents: Sequence[Numbered]) -> None:
     """Store documents of a batch, and count in it what became of them."""
     if not documents:
         return

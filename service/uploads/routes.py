@@ -77,7 +77,7 @@ async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobRespons
     stored and counted.
     """
     jobs = collection.jobs
-    await run_in(jobs.threads, jobs.cancel, job_id)
+    await run_in(jobs.threads, jobs.end, job_id, "cancelled")
     return await run_in(jobs.threads, jobs.store.find, job_id)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection, Row, func, insert, select, update
 
+from index.document import Document
 from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.metrics import JobEnd
@@ -70,8 +71,11 @@ class JobResponse(Job, frozen=True):
 
 
 @dataclass(slots=True)
-class Step:
-    """A batch of an upload: where it ends, and what it adds to the `Job`."""
+class Batch:
+    """A batch of an upload: where it ends, what it adds to the `Job`, and its documents.
+
+    They have different ids, and each has the number of its line.
+    """
 
     position: int
     line: int
@@ -80,6 +84,7 @@ class Step:
     truncated: int = 0
     failed: int = 0
     errors: list[LineError] = field(default_factory=list)
+    documents: list[tuple[int, Document]] = field(default_factory=list)
 
 
 MAX_ENDED_JOBS = 1000  # older ones are deleted
@@ -138,19 +143,19 @@ class JobStore:
             is_unfinished = _change(connection, job.id, state="running", detail=None)
             return _find(connection, job.id) if is_unfinished else None
 
-    def advance(self, job: Job, step: Step) -> bool:
-        """Record a step; return whether the job continues.
+    def advance(self, job: Job, batch: Batch) -> bool:
+        """Record a batch; return whether the job continues.
 
         It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
         added = ("indexed", "unchanged", "truncated", "failed")
-        values = {name: jobs.c[name] + getattr(step, name) for name in added}
-        values |= {"position": step.position, "line": step.line}
+        values = {name: jobs.c[name] + getattr(batch, name) for name in added}
+        values |= {"position": batch.position, "line": batch.line}
         with self._state.writing() as connection:
             connection.execute(update(jobs).where(jobs.c.number == job.number).values(values))
             counted = select(func.count()).where(line_errors.c.job == job.number)
             room = max(0, MAX_LISTED_ERRORS - (connection.scalar(counted) or 0))
-            first = sorted(step.errors, key=lambda error: error.line)[:room]
+            first = sorted(batch.errors, key=lambda error: error.line)[:room]
             if first:
                 rows = [{"job": job.number, **asdict(error)} for error in first]
                 connection.execute(insert(line_errors), rows)

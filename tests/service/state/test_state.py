@@ -20,7 +20,7 @@ from service.feedback.store import FeedbackStore, JudgedQuery
 from service.standing.store import Interest, Scan, StandingStore, new_webhook
 from service.startup import close_engine, open_engine
 from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
-from service.uploads.store import JobStore, LineError, Step, Upload
+from service.uploads.store import Batch, JobStore, LineError, Upload
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.service_fixtures import Client
 from tests.kit.waiting import wait_until
@@ -181,8 +181,8 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     assert begun is not None
     assert (begun.state, begun.size, begun.digest) == ("running", 2**33, b"\0digest")
     wrong = [LineError(line, "#/text", "has \0") for line in range(150, 0, -1)]
-    assert jobs.advance(first, Step(10, 3, 2, 1, 0, 1, wrong))
-    assert jobs.advance(first, Step(20, 6, 2, 0, 1, 0, wrong[:1]))
+    assert jobs.advance(first, Batch(10, 3, 2, 1, 0, 1, wrong))
+    assert jobs.advance(first, Batch(20, 6, 2, 0, 1, 0, wrong[:1]))
     jobs.pause(first, "waits")
     jobs = JobStore(reopen())
     found = jobs.find("first")

@@ -56,7 +56,7 @@ class Recorder:
         if self.failures:
             self.failures -= 1
             raise StoreError("store.sqlite3: database or disk is full")
-        self.jobs.end(job, "done")
+        self.jobs.end(job.id, "done")
         self.ended.release()
 
     def wait(self, jobs: int) -> None:
