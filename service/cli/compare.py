@@ -72,8 +72,13 @@ def compare(
             loaded, data, directory, ours, theirs, differences=differences or html is not None
         )
     if html:
-        names = [Path(name.removeprefix(STORED)).name for name in (left, right)]
-        _write_page(html, found, (ours, theirs), names)
+        titles = [
+            side.title or Path(name.removeprefix(STORED)).name
+            for side, name in ((ours, left), (theirs, right))
+        ]
+        page = render_report(found, titles[0], ours.text, titles[1], theirs.text)
+        html.write_text(page, encoding="utf-8")
+        say(f"{html}: written")
     if as_json:
         body = comparison_json(Explanation(found, 0, ours, theirs))
         if differences and found.differences is not None:
@@ -128,16 +133,6 @@ def _compare(
     scoring = open_scoring(loaded.checkpoint, data, documents)
     found = compare_prepared(scoring, ours, theirs, lexical, reader, differences=differences)
     return found, scoring.calibrator.version
-
-
-def _write_page(
-    path: Path, found: Comparison, sides: Sequence[EncodedText], names: Sequence[str]
-) -> None:
-    left, right = sides
-    titles = [side.title or name for side, name in zip(sides, names, strict=True)]
-    page = render_report(found, titles[0], left.text, titles[1], right.text)
-    path.write_text(page, encoding="utf-8")
-    say(f"{path}: written")
 
 
 def _print(found: Comparison, left: str) -> None:

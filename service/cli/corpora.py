@@ -191,15 +191,15 @@ def watch(
     checkpoint = opening.find_checkpoint(encoder, precision, provider, data=data)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with open_encoding(checkpoint, precision, provider, threads, None) as encode:
-            report: Path | None = data / SKIPPED_FILE
-            for part in _changes_of(whole.path, data.resolve()):
-                if next(file_names(whole), None):
-                    with _opened_when_free(data, checkpoint) as directory:
-                        _bring_up_to_date(directory, part, encode, checkpoint, report, prune=True)
-                else:  # a disk that is not mounted looks like this, too
-                    console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
-                report = None  # it keeps what the first pass over the whole folder skipped
+        encode = encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
+        report: Path | None = data / SKIPPED_FILE
+        for part in _changes_of(whole.path, data.resolve()):
+            if next(file_names(whole), None):
+                with _opened_when_free(data, checkpoint) as directory:
+                    _bring_up_to_date(directory, part, encode, checkpoint, report, prune=True)
+            else:  # a disk that is not mounted looks like this, too
+                console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
+            report = None  # it keeps what the first pass over the whole folder skipped
     except KeyboardInterrupt:
         console.print("stopped")
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
@@ -260,24 +260,19 @@ def _heading(task: str, report: Mapping[str, Any]) -> str:
 
 
 def _systems(report: Mapping[str, Any]) -> Table:
-    table = Table(box=None)
-    table.add_column("system")
     systems: Mapping[str, Mapping[str, Any]] = report["systems"]
-    measures = list(
-        dict.fromkeys(
-            name for figures in systems.values() for name in figures if _is_estimate(figures[name])
-        )
+    measures = dict.fromkeys(
+        name
+        for figures in systems.values()
+        for name, figure in figures.items()
+        if isinstance(figure, dict) and "value" in figure
     )
-    for measure in measures:
-        table.add_column(measure, justify="right")
+    columns = (Column(measure, justify="right") for measure in measures)
+    table = Table("system", *columns, box=None)
     for system, figures in systems.items():
         against = figures.get("against", {})
         table.add_row(system, *(_cell(figures.get(name), against.get(name)) for name in measures))
     return table
-
-
-def _is_estimate(value: object) -> bool:
-    return isinstance(value, dict) and "value" in value
 
 
 def _cell(estimate: Mapping[str, float] | None, against: Mapping[str, float] | None) -> str:

@@ -33,14 +33,13 @@ from service.settings import Settings
 def load(
     name: str | None,
     precision: str | None = None,
-    providers: list[str] | None = None,
     *,
     data: Path | None = None,
     reading_share: float | None = None,
 ) -> Encoder:
     """Open an encoder, for a data directory if there is one, which must be of its vectors."""
-    checkpoint = find_checkpoint(name, precision, providers, data=data, reading_share=reading_share)
-    return start_encoder(checkpoint, precision, providers)
+    checkpoint = find_checkpoint(name, precision, data=data, reading_share=reading_share)
+    return start_encoder(checkpoint, precision)
 
 
 def find_checkpoint(

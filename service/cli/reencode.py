@@ -70,8 +70,7 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
     reencoding.require_another(data, new)
     present = opening.with_reading(checks.open_checkpoint(None, data=data), data, None)
     learned = _read_learned(new)
-    store = tune.open_store(data)
-    try:
+    with closing(tune.open_store(data)) as store:
         judged = tune.read_judged(data, store)
         if present.fingerprint == new.fingerprint:  # both sides learned the same
             chosen, chosen_by = [True] * len(judged), ONE_CHECKPOINT
@@ -80,8 +79,6 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
         else:
             keys = tune.keys_of_texts(data, store, learned)
             chosen, chosen_by = not_learned(judged, keys), RECORD
-    finally:
-        store.close()
     held_out = [query for query in compress(judged, chosen) if query.compares and query.relevant]
     if len(held_out) < MIN_TESTED:
         raise OptionError(

@@ -281,18 +281,13 @@ def _probabilities(
 
     By the held-out queries: to the others the weights were fitted.
     """
-    kind = "hybrid"
     report["probabilities"] = {}
-    if kind not in changed_kinds(present, tuned.rule):
+    if "hybrid" not in changed_kinds(present, tuned.rule):
         return {}
     found = fit_probabilities(tuned, progress)
-    report["probabilities"][kind] = {
-        "relevant": found.relevant,
-        "not_relevant": found.not_relevant,
-        "queries": found.queries,
-        "refused": found.refused,
-    }
-    return {} if found.fitted is None else {kind: found.fitted}
+    figures = {name: figure for name, figure in asdict(found).items() if name != "fitted"}
+    report["probabilities"]["hybrid"] = figures
+    return {} if found.fitted is None else {"hybrid": found.fitted}
 
 
 def _adopt(directory: DataDirectory, fusion: CorpusFusion, progress: Progress) -> None:

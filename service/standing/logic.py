@@ -177,22 +177,25 @@ def scan_new_documents(collection: Collection) -> bool:
 def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -> bool:
     """Compare some documents with some queries; return whether any of these has advanced."""
     advanced = False
+    standing = collection.standing
     _, vectors = collection.data.store.compared(ids)
     for start in range(0, len(queries), BATCH_QUERIES):
         scans = []
         for query in queries[start : start + BATCH_QUERIES]:
-            if collection.standing.stopping:
+            if standing.stopping:
                 break
             try:
                 scan = _find(collection, query, ids, vectors)
             except (DamagedDocumentError, BadZipFile, TypeError, ValueError) as error:
                 # It keeps no other one from being compared.
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
-                collection.standing.store.hold(query, UNREADABLE)
+                standing.store.hold(query, UNREADABLE)
                 continue
             if scan is not None:
                 scans.append(scan)
-        collection.standing.record(scans)
+        if events := standing.store.advance(scans):
+            collection.metrics.standing_events.inc(events)
+            standing.webhooks.wake()
         advanced |= bool(scans)
     return advanced
 
@@ -298,7 +301,6 @@ class StandingQueries:
     def __init__(self, state: State, settings: Settings, metrics: CollectionMetrics) -> None:
         self.store = StandingStore(state, max_queries=settings.max_standing_queries)
         self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
-        self._metrics = metrics
         self._shared = state.shared  # another server may have been given the queries
         self._collection: Collection | None = None
         self.worker = Worker("standing queries", self._work)
@@ -347,13 +349,6 @@ class StandingQueries:
         resumed = self.store.resume(query_id)
         self.webhooks.wake()
         return resumed
-
-    def record(self, scans: list[Scan]) -> None:
-        """Store what comparisons found, durably, and tell the webhooks."""
-        events = self.store.advance(scans)
-        if events:
-            self._metrics.standing_events.inc(events)
-            self.webhooks.wake()
 
     def _work(self) -> float:
         if self._collection is not None and scan_new_documents(self._collection):
