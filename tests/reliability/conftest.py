@@ -104,7 +104,7 @@ def sound(client: Any) -> None:
     """Check that the engine is ready, at rest, and that the doctor finds nothing."""
     engine: Engine = client.app.state.engine
     assert client.get("/readyz").json()["status"] == "ready"
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
     assert engine.admission.active == 0
     assert examine(engine.default.data.path, engine.checkpoint) == ()
 

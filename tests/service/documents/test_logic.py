@@ -59,7 +59,7 @@ def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> Non
     with pytest.raises(EncodingFailedError):
         put(failing, Document("a", "Good."), Document("b", "Drink poison."))
     assert len(failing.default.data.store) == len(failing.default.data.index) == 0
-    assert failing.scheduler.queued_tokens == 0
+    assert failing.scheduler.queue.queued_tokens == 0
 
 
 def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) -> None:
