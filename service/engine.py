@@ -30,7 +30,7 @@ from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
-from service.searchers import SearchProcesses, ServedDirectory
+from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import Worker
@@ -157,11 +157,6 @@ class Collection:
     def calibrator(self) -> ScoreCalibrator:
         """Return what turns its scores into probabilities at present."""
         return self.scoring.present.calibrator
-
-    @property
-    def served(self) -> ServedDirectory:
-        """What search processes know it by."""
-        return ServedDirectory(self.number, self.data, self.scoring.present)
 
 
 @dataclass(frozen=True, slots=True)

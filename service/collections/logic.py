@@ -96,7 +96,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
-            engine.search_processes.add(collection.served)
+            engine.search_processes.add(collection)
             opened.callback(engine.search_processes.forget, collection.number)
         failing.pop_all()
     return collection
