@@ -53,9 +53,7 @@ class Engine:
 
     Attributes:
         settings: it was opened with.
-        checkpoint: of the encoder; each collection has its own reading share.
-        tokenizer: text -> sentence blocks, all of which are encoded.
-        encoder: sentence blocks -> vectors.
+        encoder: text -> sentence blocks -> vectors; each collection has its own reading share.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -75,8 +73,6 @@ class Engine:
     """
 
     settings: Settings
-    checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
     encoder: Encoder
     scheduler: EncodeScheduler
     reranking: "RerankPool | None"

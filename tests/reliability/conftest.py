@@ -106,7 +106,7 @@ def sound(client: Any) -> None:
     assert client.get("/readyz").json()["status"] == "ready"
     assert engine.scheduler.queue.queued_tokens == 0
     assert engine.admission.active == 0
-    assert examine(engine.default.data.path, engine.checkpoint) == ()
+    assert examine(engine.default.data.path, engine.encoder.checkpoint) == ()
 
 
 def lines(count: int) -> bytes:

@@ -38,7 +38,7 @@ def encoded_blocks(engine: Engine) -> float:
 def failing(engine: Engine, stepped_encoder: Any) -> Iterator[Engine]:
     """Return the engine with an encoder that fails at the word "poison"."""
     encoder = stepped_encoder()
-    encoder.fails = engine.tokenizer("poison").blocks[0][0]
+    encoder.fails = engine.encoder.read("poison").blocks[0][0]
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics())
     yield with_parts(engine, scheduler=scheduler)
     scheduler.close()

@@ -146,7 +146,7 @@ def test_a_deadline_passed_in_the_queue_computes_nothing(
 ) -> None:
     encoder = stepped_encoder(opened=False)
     served, engine = with_encoder(client, encoder)
-    engine_tokens = engine.tokenizer
+    engine_tokens = engine.encoder.read
 
     async def run() -> list[httpx.Response]:
         async with connected(served.app) as http:
