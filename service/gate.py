@@ -156,12 +156,6 @@ class Found:
     matched: Scope = field(default_factory=dict)
     refused: HTTPStatus | None = None
 
-    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the route, which there is if nothing was refused."""
-        scope.update(self.matched)
-        if self.route is not None:
-            await self.route.handle(scope, receive, send)
-
     @property
     def rules(self) -> Rules:
         """The rules of the route; where there is none, those that are the strictest."""
@@ -198,7 +192,9 @@ class FoundRoute:
             return
         found: Found = scope["state"]["found"]
         telemetry.name_span(scope["method"], scope["state"]["template"])
-        await found.call(scope, receive, send)
+        scope.update(found.matched)
+        if found.route is not None:  # the gate refuses what has none
+            await found.route.handle(scope, receive, send)
 
 
 class Gate:
