@@ -3,7 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -102,6 +103,21 @@ _BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 
 
+@asynccontextmanager
+async def limited_time(
+    seconds: float | None, error: type[errors.ServiceError]
+) -> AsyncIterator[asyncio.Timeout]:
+    """Cancel the block after this many seconds, where there are any, and raise this error."""
+    timer = asyncio.timeout(seconds)
+    try:
+        async with timer:
+            yield timer
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        raise error from None
+
+
 @dataclass(slots=True)
 class TimedBody:
     """Receives the body of a request, counts and charges its bytes, and limits its time.
@@ -113,7 +129,6 @@ class TimedBody:
         hold: sets how many bytes of memory are held for the body. One that arrives slowly holds
             what has arrived, not what was announced: others need the room.
         announced: bytes of the body; 0 if not known.
-        max_queue_tokens: tokens that the queue holds.
         received: bytes that have arrived.
         waited: seconds that they took.
         complete: whether that is all.
@@ -124,7 +139,6 @@ class TimedBody:
     charge: RateLimitCharge
     hold: Callable[[int], None]
     announced: int
-    max_queue_tokens: int
     received: int = 0
     waited: float = 0.0
     complete: bool = False
@@ -138,7 +152,7 @@ class TimedBody:
         self.waited += time.monotonic() - started
         self.received += len(message.get("body", b""))
         self.complete = not message.get("more_body", False)
-        tokens = estimate_tokens(self.received, self.max_queue_tokens)
+        tokens = estimate_tokens(self.received, self.reservation.queue.max_tokens)
         if tokens > self.reservation.tokens:
             self.reservation.resize(tokens)
         if self.complete:
@@ -151,21 +165,16 @@ class TimedBody:
     async def _next_part(self) -> Message:
         left = UPLOAD_SECONDS + self.received / _BYTES_PER_SECOND - self.waited
         stalling = asyncio.get_running_loop().call_later(min(left, _STALL_SECONDS), self._stall)
-        timer = asyncio.timeout(left)
         try:
-            async with timer:
+            async with limited_time(left, errors.UploadTooSlowError):
                 return await self.wrapped()  # at once where the part is there: mostly
-        except TimeoutError:
-            if not timer.expired():
-                raise
-            raise errors.UploadTooSlowError from None
         finally:
             stalling.cancel()
 
     def _stall(self) -> None:
         """Reserve room for what has arrived, not for what was announced: others need it."""
         self.reservation.stalled = True
-        self.reservation.resize(estimate_tokens(self.received, self.max_queue_tokens))
+        self.reservation.resize(estimate_tokens(self.received, self.reservation.queue.max_tokens))
         self.hold(self.received)
 
 

@@ -30,7 +30,7 @@ from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.map.logic import LiveMap
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
-from service.searchers import SearchProcesses, ServedDirectory
+from service.searchers import SearchProcesses
 from service.settings import Settings
 from service.text.logic import SentFiles
 from service.threads import Worker
@@ -53,9 +53,7 @@ class Engine:
 
     Attributes:
         settings: it was opened with.
-        checkpoint: of the encoder; each collection has its own reading share.
-        tokenizer: text -> sentence blocks, all of which are encoded.
-        encoder: sentence blocks -> vectors.
+        encoder: text -> sentence blocks -> vectors; each collection has its own reading share.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -75,8 +73,6 @@ class Engine:
     """
 
     settings: Settings
-    checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
     encoder: Encoder
     scheduler: EncodeScheduler
     reranking: "RerankPool | None"
@@ -157,11 +153,6 @@ class Collection:
     def calibrator(self) -> ScoreCalibrator:
         """Return what turns its scores into probabilities at present."""
         return self.scoring.present.calibrator
-
-    @property
-    def served(self) -> ServedDirectory:
-        """What search processes know it by."""
-        return ServedDirectory(self.number, self.data, self.scoring.present)
 
 
 @dataclass(frozen=True, slots=True)

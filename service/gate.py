@@ -13,8 +13,8 @@ import math
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, ClassVar, Literal, TypeVar
@@ -35,6 +35,7 @@ from service.body import (
     TimedBody,
     announced_length,
     answer_unless_disconnected,
+    limited_time,
     media_type,
     read_body,
 )
@@ -155,12 +156,6 @@ class Found:
     matched: Scope = field(default_factory=dict)
     refused: HTTPStatus | None = None
 
-    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the route, which there is if nothing was refused."""
-        scope.update(self.matched)
-        if self.route is not None:
-            await self.route.handle(scope, receive, send)
-
     @property
     def rules(self) -> Rules:
         """The rules of the route; where there is none, those that are the strictest."""
@@ -197,7 +192,9 @@ class FoundRoute:
             return
         found: Found = scope["state"]["found"]
         telemetry.name_span(scope["method"], scope["state"]["template"])
-        await found.call(scope, receive, send)
+        scope.update(found.matched)
+        if found.route is not None:  # the gate refuses what has none
+            await found.route.handle(scope, receive, send)
 
 
 class Gate:
@@ -309,7 +306,7 @@ class Gate:
         reservation = place.enter_context(
             engine.scheduler.reserve(
                 estimate_tokens(length, settings.max_queue_tokens) if encodes else 0,
-                deadline=time.monotonic() + seconds,
+                deadline=math.inf if seconds is None else time.monotonic() + seconds,
                 background=not encodes,
                 client=client,
             )
@@ -319,9 +316,8 @@ class Gate:
         await charge.spend(length)
         if kind is not BodyKind.NONE:
             held = (lambda _: None) if lines else hold
-            timed = TimedBody(receive, reservation, charge, held, length, settings.max_queue_tokens)
-            receive = timed.receive
-        async with _deadline(seconds) as timer:
+            receive = TimedBody(receive, reservation, charge, held, length).receive
+        async with limited_time(seconds, errors.DeadlinePassedError) as timer:
             with use_reservation(reservation):
                 responding = _responding(send, timer, charge, place)
                 await self._serve(kind, scope, receive, responding)
@@ -369,28 +365,15 @@ def _collection_name(scope: Scope, found: Found) -> str:
     return named or bound or DEFAULT
 
 
-def _timeout_seconds(headers: Headers) -> float:
-    """Return how long the client waits; infinity if it does not say."""
+def _timeout_seconds(headers: Headers) -> float | None:
+    """Return how long the client waits; None if it does not say."""
     given = headers.get(TIMEOUT_HEADER)
     if given is None:
-        return math.inf
+        return None
     if not (_TIMEOUT.fullmatch(given) and int(given) <= MAX_TIMEOUT_MS):
         detail = f"must be milliseconds, from 1 to {MAX_TIMEOUT_MS}"
         raise InvalidInputError([FieldError("", detail, MAX_TIMEOUT_MS, parameter=TIMEOUT_HEADER)])
     return int(given) / 1000
-
-
-@asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the block after this many seconds, and raise DeadlinePassedError."""
-    timer = asyncio.timeout(None if math.isinf(seconds) else seconds)
-    try:
-        async with timer:
-            yield timer
-    except TimeoutError:
-        if not timer.expired():
-            raise
-        raise errors.DeadlinePassedError from None
 
 
 def _responding(

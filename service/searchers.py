@@ -22,11 +22,11 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import WriterState, follow_vectors, follow_words, writer_state
@@ -45,7 +45,10 @@ from service.errors import ServiceError
 from service.metrics import Metrics, Stage
 from service.settings import LogFormat, LogLevel, Settings
 from service.telemetry import configured_logs
-from service.threads import cap_malloc_threshold, lower_priority
+from service.threads import Worker, cap_malloc_threshold
+
+if TYPE_CHECKING:  # it imports this module
+    from service.engine import Collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,69 +158,55 @@ _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NU
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedDirectory:
-    """An open data directory of the server, in which processes search."""
-
-    number: int
-    data: DataDirectory
-    scoring: Scoring
-
-    def opening(self, settings: Settings) -> Opening:
-        """Return how a process opens it."""
-        store = self.data.store
-        shape = (store.fingerprint, store.dimension, settings.index_precision)
-        return Opening(self.number, self.data.path, *shape, self.scoring)
+def _opening(collection: "Collection") -> Opening:
+    """Return how a process opens the data directory of a collection."""
+    data, precision = collection.data, collection.engine.settings.index_precision
+    shape = (data.store.fingerprint, data.store.dimension, precision)
+    return Opening(collection.number, data.path, *shape, collection.scoring.present)
 
 
 class SearchProcess:
-    """A search process and the thread that keeps it running.
+    """A search process, which a thread of the server starts, and starts again when it has ended.
 
     Attributes:
         lock: held by the thread that asks.
+        worker: the thread.
     """
 
     def __init__(
         self,
         number: int,
-        served: Mapping[int, ServedDirectory],
+        served: Mapping[int, "Collection"],
         settings: Settings,
         metrics: Metrics,
     ) -> None:
-        """Prepare it, for `start`."""
+        """Prepare it, for the start of `worker`."""
         self.lock = threading.Lock()
-        self._number = number
+        self._name = f"search process {number}"
+        self.worker = Worker(self._name, self._run)
         self._served = served
         self._settings = settings
         self._metrics = metrics
         self._known: dict[int, Scoring] = {}  # of what is open in the process, by number
         self._channel: Connection | None = None  # None while it is not ready
         self._process: subprocess.Popen[bytes] | None = None
-        self._closing = threading.Event()
-        self._keeper = threading.Thread(
-            target=self._keep, name=f"search process {number}", daemon=True
-        )
+        self._delay = FIRST_DELAY
 
     @property
     def ready(self) -> bool:
         """Whether it answers calls."""
         return self._channel is not None
 
-    def start(self) -> None:
-        """Start the process, without waiting for it."""
-        self._keeper.start()
-
-    def search(self, served: ServedDirectory, task: Task) -> Reply | None:
-        """Let it search a data directory, which it opens if it has to; `lock` is held."""
-        known = self._known.pop(served.number, None)
-        opening = None if known is served.scoring else served.opening(self._settings)
-        what = (served.number, writer_state(served.data), task, opening)
+    def search(self, collection: "Collection", task: Task) -> Reply | None:
+        """Let it search a collection, which it opens if it has to; `lock` is held."""
+        number, data, opening = collection.number, collection.data, _opening(collection)
+        known = self._known.pop(number, None) is opening.scoring
+        what = (number, writer_state(data), task, None if known else opening)
         reply = self.call("search", *what)
         if reply is not None and reply.needs_frequencies:
-            frequencies = served.data.store.lexical.frequencies
-            reply = self.call("search", *what, frequencies)
+            reply = self.call("search", *what, data.store.lexical.frequencies)
         if reply is not None and reply.refusal is None:
-            self._known[served.number] = served.scoring
+            self._known[number] = opening.scoring
         return reply
 
     def call(self, method: str, *arguments: object) -> Reply | None:
@@ -232,9 +221,7 @@ class SearchProcess:
             return _ask(self._channel, SEARCH_SECONDS, method, *arguments)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
-                _log.warning(
-                    "search process %d has not answered for %.0f s", self._number, SEARCH_SECONDS
-                )
+                _log.warning("%s has not answered for %.0f s", self._name, SEARCH_SECONDS)
             self._channel = None
             self._kill()
             return None
@@ -247,91 +234,78 @@ class SearchProcess:
 
     def close(self) -> None:
         """End the process, which writes nothing, and start no other; no thread may ask any more."""
-        self._closing.set()
+        self.worker.stop()
         self._kill()
-        if self._keeper.ident is not None:
-            self._keeper.join()
+        self.worker.close()
 
-    def _keep(self) -> None:
-        delay = FIRST_DELAY
-        while True:
-            began = time.monotonic()
-            ended = self._run()
-            if self._closing.is_set():
-                return
-            delay = FIRST_DELAY if time.monotonic() - began > _STEADY_SECONDS else delay
-            self._metrics.search_process_ends.inc()
-            _log.error(
-                "search process %d %s; threads search instead, and it is started again in %.1f s",
-                *(self._number, ended, delay),
-            )
-            if self._closing.wait(delay):
-                return
-            delay = min(2 * delay, LAST_DELAY)
-
-    def _run(self) -> str:
-        """Run one process to its end; return how it ended."""
+    def _run(self) -> float:
+        """Run a process to its end; return the seconds until the next one is started."""
+        began = time.monotonic()
         try:
             self._process, channel = _spawn(self._settings)
         except OSError as error:
-            return f"cannot be started: {error}"
-        if self._closing.is_set() or not self._begin(channel):
+            return self._rest(f"cannot be started: {error}", began)
+        if self.worker.stopping.is_set() or not self._open_all(channel):
             self._kill()
         status = self._process.wait()
         with self.lock:
             self._channel = None
             channel.close()
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        return f"(pid {self._process.pid}) {ended}"
+        return self._rest(f"(pid {self._process.pid}) {ended}", began)
 
-    def _begin(self, channel: Connection) -> bool:
+    def _rest(self, ended: str, began: float) -> float:
+        """Log how a process ended, and return the seconds before the next."""
+        if self.worker.stopping.is_set():
+            return 0.0
+        delay = FIRST_DELAY if time.monotonic() - began > _STEADY_SECONDS else self._delay
+        self._delay = min(2 * delay, LAST_DELAY)
+        self._metrics.search_process_ends.inc()
+        _log.error(
+            "%s %s; threads search instead, and it is started again in %.1f s",
+            *(self._name, ended, delay),
+        )
+        return delay
+
+    def _open_all(self, channel: Connection) -> bool:
         """Let the process open the data directories; return whether it is ready then."""
-        known: dict[int, Scoring] = {}
+        opened = dict(self._served)
         try:
-            for number, served in list(self._served.items()):
-                opening = served.opening(self._settings)
-                opened = _ask(channel, OPENING_SECONDS, "open", opening)
-                if opened.refusal is None:
-                    known[number] = served.scoring
+            for collection in opened.values():
+                _ask(channel, OPENING_SECONDS, "open", _opening(collection))
         except (EOFError, OSError):
             return False
         with self.lock:
-            self._known, self._channel = known, channel
-            for number in known.keys() - self._served.keys():
+            self._known, self._channel = {}, channel
+            for number in opened.keys() - self._served.keys():
                 self.call("close", number)  # withdrawn meanwhile
         return True
 
     def _kill(self) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill()
 
 
-def _spawn(settings: Settings) -> "tuple[subprocess.Popen[bytes], Connection]":
+def _spawn(settings: Settings) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start a process, and return it with the channel to it.
 
     It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
     """
-    ours, theirs = socket.socketpair()
-    try:
+    ours, theirs = Pipe()
+    with theirs:
+        given = [sys.path, theirs.fileno(), settings.log_level, settings.log_format]
         process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
-            [
-                *_CHILD,
-                json.dumps([sys.path, theirs.fileno(), settings.log_level, settings.log_format]),
-            ],
+            [*_CHILD, json.dumps(given)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=[theirs.fileno()],
             start_new_session=True,
             env=os.environ | _ENVIRONMENT,
         )
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
     # A process that takes no call fails the next one, rather than hold up its sender for good.
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
-    return process, Connection(ours.detach())
+    with socket.socket(fileno=os.dup(ours.fileno())) as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+    return process, ours
 
 
 def _ask(channel: Connection, seconds: float, method: str, *arguments: object) -> Reply:
@@ -349,7 +323,7 @@ class SearchProcesses:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Start none yet."""
         self._metrics = metrics
-        self._served: dict[int, ServedDirectory] = {}
+        self._served: dict[int, Collection] = {}
         # What processes could not search: until when threads do instead, and why.
         self._left: dict[int, tuple[float, str]] = {}
         self._processes = [
@@ -361,43 +335,47 @@ class SearchProcesses:
     def start(self) -> None:
         """Start the processes, without waiting: until they are ready, threads search."""
         for process in self._processes:
-            process.start()
+            process.worker.start()
 
     def ready(self) -> int:
         """Return how many processes are ready."""
         return sum(process.ready for process in self._processes)
 
-    def add(self, served: ServedDirectory) -> None:
-        """Let processes search a data directory from now on."""
-        self._served[served.number] = served
+    def add(self, collection: "Collection") -> None:
+        """Let processes search a collection from now on."""
+        self._served[collection.number] = collection
 
     def forget(self, number: int) -> None:
-        """Let processes close a data directory, which is closed or removed after that."""
+        """Let processes close a collection, which is closed or removed after that."""
         self._served.pop(number, None)
         self._left.pop(number, None)
         for process in self._processes:
             process.close_directory(number)
 
-    def search(self, served: ServedDirectory, task: Task) -> Outcome | None:
+    def search(self, collection: "Collection", task: Task) -> Outcome | None:
         """Let the first process that is free search.
 
         Returns:
             What it found; None if the caller has to search, as no process can, or as the search
             ends with an error.
         """
-        until, said = self._left.get(served.number, (0.0, ""))
+        data = collection.data
+        until, said = self._left.get(collection.number, (0.0, ""))
         words = task.options.mode != "semantic"
-        if until <= time.monotonic() and not (words and served.data.store.counts_words):
+        if until <= time.monotonic() and not (words and data.store.counts_words):
             for process in self._processes:
                 if process.ready and process.lock.acquire(blocking=False):
                     try:
-                        reply = process.search(served, _with_terms(served.data, task))
+                        reply = process.search(collection, _with_terms(data, task))
                     finally:
                         process.lock.release()
                     if reply is not None and reply.outcome is not None:
                         return reply.outcome
-                    if reply is not None and reply.refusal is not None:
-                        self._leave(served, reply.refusal, said)
+                    if reply is not None and (reason := reply.refusal) is not None:
+                        self._left[collection.number] = time.monotonic() + UNABLE_SECONDS, reason
+                        if reason != said:
+                            what = "threads search instead of a search process"
+                            _log.warning("%s: %s: %s", data.path, what, reason)
                     break
         self._metrics.search_process_left.inc()
         return None
@@ -406,14 +384,6 @@ class SearchProcesses:
         """End the processes; no thread may search any more."""
         for process in self._processes:
             process.close()
-
-    def _leave(self, served: ServedDirectory, reason: str, said: str) -> None:
-        """Leave a data directory to threads for a while; log why, if that was not said before."""
-        self._left[served.number] = time.monotonic() + UNABLE_SECONDS, reason
-        if reason != said:
-            _log.warning(
-                "%s: threads search instead of a search process: %s", served.data.path, reason
-            )
 
 
 def _with_terms(data: DataDirectory, task: Task) -> Task:
@@ -503,8 +473,7 @@ def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
     # The server decides when this process ends, also where a signal reaches all processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    cap_malloc_threshold()
-    lower_priority()
+    cap_malloc_threshold()  # its priority is that of the thread that started it
     PARALLEL_STEPS.disable()
     connection, searcher = Connection(descriptor), Searcher()
     with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone

@@ -74,8 +74,6 @@ def open_engine(settings: Settings) -> Engine:
             opened.callback(reranking.close)
         engine = Engine(
             settings=settings,
-            checkpoint=checkpoint,
-            tokenizer=encoder.read,
             encoder=encoder,
             scheduler=_open_scheduler(settings, encoder, run, metrics, opened),
             reranking=reranking,

@@ -33,7 +33,9 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
     Jobs that an earlier process left unfinished continue.
     """
     settings = engine.settings
-    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, settings.database)
+    checkpoint = with_share_of(
+        path, engine.encoder.checkpoint, settings.reading_share, settings.database
+    )
     space = vector_space(checkpoint)
     with ExitStack() as failing:
         # It closes what was opened last first: what works ends before what it works with.
@@ -96,7 +98,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         standing.start(collection)
         jobs.start(partial(run_job, collection))
         if engine.search_processes is not None:
-            engine.search_processes.add(collection.served)
+            engine.search_processes.add(collection)
             opened.callback(engine.search_processes.forget, collection.number)
         failing.pop_all()
     return collection
@@ -127,8 +129,8 @@ def stop_collection(collection: Collection) -> None:
 
 def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
     """Return the tokenizer of the engine, or one that selects blocks."""
-    if checkpoint.reading_share == engine.checkpoint.reading_share:
-        return engine.tokenizer
+    if checkpoint.reading_share == engine.encoder.checkpoint.reading_share:
+        return engine.encoder.read
     return open_document_tokenizer(checkpoint)
 
 
@@ -259,7 +261,7 @@ def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:
 def _fill(engine: Engine, folder: Path) -> None:
     """Make an empty data directory, as `open_collection` would."""
     share = engine.settings.reading_share
-    checkpoint = with_reading_share(engine.checkpoint, WHOLE if share is None else share)
+    checkpoint = with_reading_share(engine.encoder.checkpoint, WHOLE if share is None else share)
     space = vector_space(checkpoint)
     open_data_directory(
         folder,

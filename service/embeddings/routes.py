@@ -241,7 +241,7 @@ async def get_model(
 
 def _check_model(collection: Collection, name: str, pointer: str | None = None) -> None:
     """Require the name of the served checkpoint or its alias; the pointer is that of the name."""
-    served = collection.engine.checkpoint.name
+    served = collection.engine.encoder.checkpoint.name
     if name not in (served, ALIAS):
         raise ModelNotFoundError(name, served, pointer)
 

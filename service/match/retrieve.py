@@ -103,10 +103,10 @@ def search_by_examples(
 
 def _perform(collection: Collection, task: Task) -> Outcome:
     """Search in a process, or in this thread where there is none that can; count the stages."""
-    processes, served = collection.engine.search_processes, collection.served
-    outcome = None if processes is None else processes.search(served, task)
+    processes = collection.engine.search_processes
+    outcome = None if processes is None else processes.search(collection, task)
     if outcome is None:
-        outcome = perform(served.data, task, served.scoring)
+        outcome = perform(collection.data, task, collection.scoring.present)
     for stage, duration in outcome.seconds.items():
         observe_stage(collection.engine.metrics, stage, duration)
     return outcome

@@ -12,17 +12,22 @@ that the class had served when it arrived. Small requests go before large ones, 
 overtaken for longer than its own tokens take.
 """
 
-import heapq
 import math
 import threading
 import time
+from bisect import insort
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
+from operator import attrgetter
 from typing import Literal
 
+import numpy as np
+
 from encoder.arrays import Float32
+from encoder.blocks import SentenceBlocks
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
 
 TrafficClass = Literal["short", "long", "background"]
@@ -31,9 +36,6 @@ TrafficClass = Literal["short", "long", "background"]
 LONG_TOKENS = 4096
 # Shares of the encoder when all classes have work; most tokens arrive in long requests.
 WEIGHTS: dict[TrafficClass, int] = {"short": 15, "long": 45, "background": 1}
-_COST: dict[TrafficClass, int] = {
-    name: max(WEIGHTS.values()) // weight for name, weight in WEIGHTS.items()
-}
 
 
 def traffic_class_of(tokens: int) -> TrafficClass:
@@ -43,69 +45,55 @@ def traffic_class_of(tokens: int) -> TrafficClass:
 
 @dataclass(slots=True)
 class _ClassQueue:
-    """The requests of one traffic class."""
+    """The requests of one traffic class, in their order."""
 
     cost: int
     spent: int = 0  # virtual time of the class: tokens served × cost
     served: int = 0  # tokens
-    heap: list[tuple[int, int, "Reservation"]] = field(default_factory=list)
-
-    def head(self) -> "Reservation | None":
-        """Return the next request, after discarding entries of removed requests."""
-        while self.heap and self.heap[0][1] != self.heap[0][2].entry:
-            heapq.heappop(self.heap)
-        return self.heap[0][2] if self.heap else None
+    requests: list["Reservation"] = field(default_factory=list)
 
 
 class FairQueue:
     """The requests that have work, in fair order. Not thread-safe: its owner holds a lock."""
 
     def __init__(self) -> None:
-        self._classes: dict[TrafficClass, _ClassQueue] = {
-            name: _ClassQueue(cost) for name, cost in _COST.items()
-        }
-        self._entries = 0
+        most = max(WEIGHTS.values())
+        self._classes = {name: _ClassQueue(most // weight) for name, weight in WEIGHTS.items()}
 
     def add(self, request: "Reservation") -> None:
         """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
         queue = self._classes[request.traffic_class]
         request.rank = queue.served + request.tokens
-        if queue.head() is None:
-            busy = [other.spent for other in self._classes.values() if other.head() is not None]
+        if not queue.requests:
+            busy = [other.spent for other in self._classes.values() if other.requests]
             if not busy:  # the queue was empty: no class owes anything for the time before
                 for other in self._classes.values():
                     other.spent = 0
             queue.spent = max(queue.spent, min(busy, default=0))
-        self._entries += 1
-        request.entry = self._entries
-        heapq.heappush(queue.heap, (request.rank, self._entries, request))
+        insort(queue.requests, request, key=attrgetter("rank"))
 
     def remove(self, request: "Reservation") -> None:
-        """Remove a request; its heap entry is discarded when it reaches the top."""
-        request.entry = 0
+        """Remove a request, if it is queued."""
+        with suppress(ValueError):
+            self._classes[request.traffic_class].requests.remove(request)
 
     def next(self) -> "Reservation | None":
         """Return the request whose next piece of work would finish first in virtual time."""
-        heads = [head for each in self._classes.values() if (head := each.head()) is not None]
+        heads = [queue.requests[0] for queue in self._classes.values() if queue.requests]
         return min(heads, key=self._end, default=None)
 
     def _end(self, request: "Reservation") -> int:
         queue = self._classes[request.traffic_class]
-        return queue.spent + max(1, request.next_tokens()) * queue.cost
+        return queue.spent + max(1, request.waiting[0].tokens) * queue.cost
 
-    def serve(self, request: "Reservation", tokens: int, *, has_more: bool) -> None:
-        """Charge the request that `next` returned for one piece of work.
-
-        Args:
-            request: it.
-            tokens: of the piece of work.
-            has_more: whether the request has more work; otherwise it leaves the queue.
-        """
-        queue = self._classes[request.traffic_class]
-        queue.served += tokens
-        queue.spent += max(1, tokens) * queue.cost
-        if not has_more:
+    def take(self, request: "Reservation") -> "Block":
+        """Take a block of the request that `next` returned, which leaves without any more."""
+        queue, block = self._classes[request.traffic_class], request.waiting.popleft()
+        queue.served += block.tokens
+        queue.spent += max(1, block.tokens) * queue.cost
+        if not request.waiting:
             self.remove(request)
+        return block
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,43 +118,58 @@ class EncodeTask:
     """A document to encode.
 
     Attributes:
-        blocks: token ids of its sentence blocks to encode, without special tokens.
-        vectors: Float32[S, H], filled in block by block.
-        waiter: future of the result.
-        submitted: when it was queued, by `time.perf_counter`.
-        known: rows of `vectors` that were filled from the cache.
+        document: its sentence blocks.
+        width: H, of a block vector.
         whole: its blocks are encoded in one call, as a recurrent encoder does.
-        counted: all its sentence blocks, whose words are counted.
-        rows: the other rows.
+        ids: token ids of the S blocks to encode, without special tokens.
+        vectors: Float32[S, H], filled in block by block.
+        rows: of `vectors` that are to be encoded: all but those that a cache fills in.
+        waiter: future of the result.
+        submitted: when it was made, by `time.perf_counter`.
         started: when its first block was taken, by `time.perf_counter`.
-        taken: number of these rows that were taken.
-        done: number of these rows that were encoded.
+        done: number of its rows that were encoded.
     """
 
-    blocks: Sequence[Sequence[int]]
-    vectors: Float32
-    waiter: Future[EncodeResult]
-    submitted: float
-    known: Collection[int] = ()
+    document: SentenceBlocks
+    width: InitVar[int]
     whole: bool = False
-    counted: Sequence[Sequence[int]] = ()
+    ids: Sequence[Sequence[int]] = field(init=False)
+    vectors: Float32 = field(init=False)
     rows: list[int] = field(init=False)
+    waiter: Future[EncodeResult] = field(default_factory=Future)
+    submitted: float = field(default_factory=time.perf_counter)
     started: float = 0.0
-    taken: int = 0
     done: int = 0
 
-    def __post_init__(self) -> None:
-        self.rows = [row for row in range(len(self.blocks)) if row not in self.known]
+    def __post_init__(self, width: int) -> None:
+        self.ids = self.document.to_encode
+        self.vectors = np.empty((len(self.ids), width), dtype=np.float32)
+        self.rows = list(range(len(self.ids)))
 
-    @property
-    def pending_tokens(self) -> int:
-        """Tokens to encode."""
-        return sum(len(self.blocks[row]) for row in self.rows)
+    def blocks(self, reservation: "Reservation") -> "list[Block]":
+        """Return what workers take: each row, all of them, or one block without rows."""
+        pieces = [self.rows] if self.whole or not self.rows else [[row] for row in self.rows]
+        return [
+            Block(reservation, self, rows, sum(len(self.ids[row]) for row in rows))
+            for rows in pieces
+        ]
 
-    @property
-    def next_rows(self) -> list[int]:
-        """The rows to take next: all or one; none of a document whose vectors are all known."""
-        return self.rows if self.whole else self.rows[self.taken : self.taken + 1]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """One sentence block for a worker, or all of a document, or none of it.
+
+    Attributes:
+        reservation: of its request.
+        task: its document.
+        rows: of the document that it encodes.
+        tokens: of these, without special tokens.
+    """
+
+    reservation: "Reservation"
+    task: EncodeTask
+    rows: list[int]
+    tokens: int
 
 
 @dataclass(slots=True, eq=False)
@@ -182,9 +185,8 @@ class Reservation:
         stalled: its body does not arrive: other requests do not count it as work ahead of them. It
             keeps its tokens, which stand for memory.
         released: it has ended.
-        entry: number of its entry in the fair queue; 0 while it has none.
         rank: its place in the order of its class.
-        waiting: documents with a block that has not been taken.
+        waiting: blocks that have not been taken.
         unanswered: documents without a result.
     """
 
@@ -194,14 +196,9 @@ class Reservation:
     client: str | None = None
     stalled: bool = False
     released: bool = False
-    entry: int = 0
     rank: int = 0
-    waiting: deque[EncodeTask] = field(default_factory=deque)
+    waiting: deque[Block] = field(default_factory=deque)
     unanswered: set[EncodeTask] = field(default_factory=set)
-
-    def next_tokens(self) -> int:
-        """Return the tokens of the block to take next."""
-        return Block(self, self.waiting[0], self.waiting[0].next_rows).tokens
 
     def resize(self, tokens: int) -> None:
         """Replace the estimated number of tokens by the actual one."""
@@ -214,25 +211,6 @@ class Reservation:
         self.queue.release(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One sentence block that a worker has taken, or all of a document, or none."""
-
-    reservation: Reservation
-    task: EncodeTask
-    rows: Sequence[int]
-
-    @property
-    def ids(self) -> list[Sequence[int]]:
-        """Token ids of each row, without special tokens."""
-        return [self.task.blocks[row] for row in self.rows]
-
-    @property
-    def tokens(self) -> int:
-        """Number of its tokens."""
-        return sum(map(len, self.ids))
-
-
 _RATE_DECAY = 0.95  # weight of earlier measurements after one more call
 _REJECTION_WEIGHT = 0.05  # weight of the newest request in the share of rejected ones
 _MIN_BOUND = 0.1  # of `max_seconds`, when nearly all requests are rejected
@@ -242,47 +220,35 @@ _FOREGROUND: tuple[TrafficClass, ...] = ("short", "long")
 
 
 class BlockQueue:
-    """Reservations in fair order; each is served one sentence block at a time."""
+    """Reservations in fair order; each is served one sentence block at a time.
+
+    Attributes:
+        queued_tokens: reserved and not encoded yet.
+        rate: measured tokens a second; 0 before the first measurement.
+    """
 
     def __init__(
-        self,
-        max_tokens: int,
-        *,
-        batch_tokens: int,
-        on_change: Callable[[int], object],
-        max_seconds: float = math.inf,
+        self, max_tokens: int, *, batch_tokens: int, max_seconds: float = math.inf
     ) -> None:
         """Create an empty queue.
 
         Args:
             max_tokens: tokens that may be reserved at a time.
             batch_tokens: tokens of one call, padding included; 0 for one block a call.
-            on_change: called with the number of queued tokens whenever it changes.
             max_seconds: work that may be queued ahead of a new request, at the measured rate; down
                 to a tenth of it, the more requests are rejected.
         """
         self.max_tokens = max_tokens
         self.max_seconds = max_seconds
         self._batch_tokens = batch_tokens
-        self._on_change = on_change
         self._changed = threading.Condition()
-        self._queued = 0
+        self.queued_tokens = 0
         self._rejected: dict[TrafficClass, float] = dict.fromkeys(WEIGHTS, 0.0)  # recent share
         self._measured = (0.0, 0.0)  # tokens, and the seconds that all workers took for them
-        self._rate = 0.0  # tokens a second
+        self.rate = 0.0
         self._open: set[Reservation] = set()
-        self._requests: FairQueue = FairQueue()  # those with a waiting task
+        self._requests = FairQueue()  # those with a waiting block
         self._closed: Callable[[], ServiceError] | None = None
-
-    @property
-    def queued_tokens(self) -> int:
-        """Tokens reserved and not encoded yet."""
-        return self._queued
-
-    @property
-    def rate(self) -> float:
-        """Measured tokens a second; 0 before the first measurement."""
-        return self._rate
 
     @property
     def closed(self) -> bool:
@@ -332,14 +298,15 @@ class BlockQueue:
 
     def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
         """Queue the documents of a request."""
+        blocks = [block for task in tasks for block in task.blocks(reservation)]
         with self._changed:
             self._check_room(0, reservation)
-            is_new = bool(tasks) and not reservation.waiting
-            reservation.waiting.extend(tasks)
+            is_new = bool(blocks) and not reservation.waiting
+            reservation.waiting.extend(blocks)
             reservation.unanswered.update(tasks)
             if is_new:
                 self._requests.add(reservation)
-            self._changed.notify(sum(len(task.blocks) for task in tasks))
+            self._changed.notify(len(blocks))
 
     def take(self) -> list[Block]:
         """Wait for work and take the blocks of one call; return none when the queue is closed."""
@@ -349,10 +316,11 @@ class BlockQueue:
             taken: list[Block] = []
             longest = 0
             while first is not None and not self._closed:
-                longest = max(longest, first.next_tokens() + _SPECIAL_TOKENS)
+                longest = max(longest, first.waiting[0].tokens + _SPECIAL_TOKENS)
                 if taken and longest * (len(taken) + 1) > self._batch_tokens:
                     break
-                taken.append(self._take_one(first))
+                taken.append(self._requests.take(first))
+                taken[-1].task.started = taken[-1].task.started or time.perf_counter()
                 first = self._requests.next()
         return sorted(taken, key=lambda block: block.tokens)
 
@@ -389,7 +357,7 @@ class BlockQueue:
         with self._changed:
             before, spent = self._measured
             self._measured = (before * _RATE_DECAY + tokens, spent * _RATE_DECAY + seconds)
-            self._rate = self._measured[0] / self._measured[1]
+            self.rate = self._measured[0] / self._measured[1]
 
     def drop(self, reservation: Reservation) -> list[EncodeTask]:
         """Take a request out of the queue and return its unanswered documents."""
@@ -425,8 +393,10 @@ class BlockQueue:
             others = (each for each in self._open if each.client == reservation.client)
             held = sum(each.tokens for each in others if each is not reservation)
         over = held and held + reservation.tokens + tokens > self.max_tokens * _OF_ONE_CLIENT
-        if over or self._queued + tokens > self.max_tokens:
-            raise self._overloaded(self._queued / self._rate if self._rate else 0.0, "queue_tokens")
+        if over or self.queued_tokens + tokens > self.max_tokens:
+            raise self._overloaded(
+                self.queued_tokens / self.rate if self.rate else 0.0, "queue_tokens"
+            )
 
     def _check_delay(self, reservation: Reservation, deadline: float) -> None:
         """Reject a request that would wait longer than the bound, or past its own deadline.
@@ -460,11 +430,11 @@ class BlockQueue:
 
     def _seconds_ahead(self, traffic_class: TrafficClass) -> float:
         """Return how long the queued work of a class occupies its share of the encoder."""
-        if not self._rate:
+        if not self.rate:
             return 0.0
         sharing = [name for name in _FOREGROUND if name == traffic_class or self._ahead(name)]
         share = WEIGHTS[traffic_class] / sum(WEIGHTS[name] for name in sharing)
-        return self._ahead(traffic_class) / (self._rate * share)
+        return self._ahead(traffic_class) / (self.rate * share)
 
     @staticmethod
     def _overloaded(seconds: float, reason: RejectionReason) -> OverloadedError:
@@ -472,18 +442,4 @@ class BlockQueue:
 
     def _add(self, reservation: Reservation, tokens: int) -> None:
         reservation.tokens += tokens
-        self._queued += tokens
-        self._on_change(self._queued)
-
-    def _take_one(self, reservation: Reservation) -> Block:
-        task = reservation.waiting[0]
-        block = Block(reservation, task, task.next_rows)
-        if task.taken == 0:
-            task.started = time.perf_counter()
-        task.taken += len(block.rows)
-        leaves = task.taken == len(task.rows)
-        more = not leaves or len(reservation.waiting) > 1
-        self._requests.serve(reservation, block.tokens, has_more=more)
-        if leaves:
-            reservation.waiting.popleft()
-        return block
+        self.queued_tokens += tokens

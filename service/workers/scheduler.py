@@ -17,7 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -36,7 +36,6 @@ from service.workers.queue import Block, BlockQueue, EncodeResult, EncodeTask, R
 
 KEY_BYTES = 20
 _ENTRY_OVERHEAD = 250  # bytes of Python objects for a key and its row number, measured
-Blocks = Sequence[Sequence[int]]
 
 
 class EncodeCache:
@@ -67,57 +66,43 @@ class EncodeCache:
         self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, "block-cache", lower_priority)
 
-    async def get(
-        self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
-    ) -> list[frozenset[int]]:
-        """Fill in the block vectors that are cached.
+    async def fill(self, tasks: Sequence[EncodeTask], owner: str) -> None:
+        """Fill in the block vectors of documents that are cached; the other rows are left.
 
         Args:
-            documents: the sentence blocks of each.
-            vectors: Float32[S, H] for each; its cached rows are filled in.
+            tasks: the documents.
             owner: whose entries are read: those of others would tell, by the time that is saved,
                 what others have sent.
-
-        Returns:
-            For each document the rows that were filled in.
         """
-        return await run_in(self._thread, self._get, documents, vectors, owner)
+        await run_in(self._thread, self._fill, tasks, owner)
 
-    def put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
-        """Store the vectors of an owner in the background; never waits, never fails."""
-        if rows:
+    def put(self, task: EncodeTask, owner: str) -> None:
+        """Store the vectors that were encoded, in the background; never waits, never fails."""
+        if task.rows:
             with suppress(RuntimeError):  # it closes
-                self._thread.submit(self._put, blocks, vectors, rows, owner)
+                self._thread.submit(self._put, task, owner)
 
     def close(self) -> None:
         """Finish what is running and drop what is waiting."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _get(
-        self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
-    ) -> list[frozenset[int]]:
-        known = [
-            frozenset(self._fill(blocks, rows, owner))
-            for blocks, rows in zip(documents, vectors, strict=True)
-        ]
-        count = sum(map(len, known))
-        self._metrics.block_cache_hits.inc(count)
-        self._metrics.block_cache_misses.inc(sum(map(len, documents)) - count)
-        return known
+    def _fill(self, tasks: Sequence[EncodeTask], owner: str) -> None:
+        for task in tasks:
+            missing: list[int] = []
+            for row, key in zip(task.rows, _keys(task, owner), strict=True):
+                if key in self._rows:
+                    self._rows.move_to_end(key)
+                    task.vectors[row] = self._vectors[self._rows[key]]
+                else:
+                    missing.append(row)
+            self._metrics.block_cache_hits.inc(len(task.rows) - len(missing))
+            self._metrics.block_cache_misses.inc(len(missing))
+            task.rows = missing
 
-    def _fill(self, blocks: Blocks, vectors: Float32, owner: str) -> Iterator[int]:
-        """Fill in the vectors of a document that are cached; yield which."""
-        for number, key in enumerate(_keys(blocks, owner)):
-            if key in self._rows:
-                self._rows.move_to_end(key)
-                vectors[number] = self._vectors[self._rows[key]]
-                yield number
-
-    def _put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
-        keys = _keys([blocks[row] for row in rows], owner)
-        for key, row in zip(keys, rows, strict=True) if self.capacity else ():
-            self._vectors[self._row_for(key)] = vectors[row]
-        self.written += len(rows)
+    def _put(self, task: EncodeTask, owner: str) -> None:
+        for key, row in zip(_keys(task, owner), task.rows, strict=True) if self.capacity else ():
+            self._vectors[self._row_for(key)] = task.vectors[row]
+        self.written += len(task.rows)
 
     def _row_for(self, key: bytes) -> int:
         row = self._rows.pop(key, None)
@@ -128,8 +113,8 @@ class EncodeCache:
         return row
 
 
-def _keys(blocks: Blocks, owner: str) -> list[bytes]:
-    tokens = (np.asarray(block, dtype="<i4").tobytes() for block in blocks)
+def _keys(task: EncodeTask, owner: str) -> list[bytes]:
+    tokens = (np.asarray(task.ids[row], dtype="<i4").tobytes() for row in task.rows)
     space = blake2b(owner.encode(), digest_size=KEY_BYTES).digest()
     return [blake2b(part, digest_size=KEY_BYTES, key=space).digest() for part in tokens]
 
@@ -141,6 +126,7 @@ class EncodeScheduler:
     """Encodes the sentence blocks of all requests in fair order.
 
     Attributes:
+        queue: the blocks that wait.
         reserve: tokens of the queue, see `BlockQueue.reserve`.
         cache: of block vectors, if there is one.
     """
@@ -172,13 +158,11 @@ class EncodeScheduler:
         self._encoder = encoder
         self._metrics = metrics
         self.cache = cache
-        self._queue = BlockQueue(
-            max_queue_tokens,
-            batch_tokens=encoder.batch_tokens,
-            on_change=metrics.queue_tokens.set,
-            max_seconds=max_queue_seconds,
+        self.queue = BlockQueue(
+            max_queue_tokens, batch_tokens=encoder.batch_tokens, max_seconds=max_queue_seconds
         )
-        self.reserve = self._queue.reserve
+        metrics.queue_tokens.set_function(lambda: self.queue.queued_tokens)
+        self.reserve = self.queue.reserve
         self._threads = [
             threading.Thread(target=self._work, name=f"encode-{number}", daemon=True)
             for number in range(1 if encoder.batch_tokens else encoder.threads)
@@ -187,14 +171,9 @@ class EncodeScheduler:
             thread.start()
 
     @property
-    def queued_tokens(self) -> int:
-        """Tokens reserved and not encoded yet."""
-        return self._queue.queued_tokens
-
-    @property
     def alive(self) -> bool:
         """Whether every worker thread runs."""
-        return not self._queue.closed and all(thread.is_alive() for thread in self._threads)
+        return not self.queue.closed and all(thread.is_alive() for thread in self._threads)
 
     async def encode(
         self,
@@ -209,52 +188,28 @@ class EncodeScheduler:
             reservation: of the request; the call must return before it ends.
             owner: whose cached block vectors are used: the name of a collection.
         """
-        tasks = await self._create_tasks(documents, owner)
+        width, whole = self._encoder.checkpoint.block_dimension, self._encoder.recurrent
+        tasks = [EncodeTask(document, width, whole) for document in documents]
         if self.cache is not None:
-            reservation.resize(sum(task.pending_tokens for task in tasks))
-        self._queue.submit(reservation, tasks)
+            await self.cache.fill(tasks, owner)
+            reservation.resize(sum(len(task.ids[row]) for task in tasks for row in task.rows))
+        self.queue.submit(reservation, tasks)
         encoded = await asyncio.gather(*(asyncio.wrap_future(task.waiter) for task in tasks))
         if self.cache is not None:
             for task in tasks:
-                self.cache.put(task.blocks, task.vectors, task.rows, owner)
+                self.cache.put(task, owner)
         return encoded
-
-    async def _create_tasks(
-        self, documents: Sequence[SentenceBlocks], owner: str
-    ) -> list[EncodeTask]:
-        """Return a task for each document, with the block vectors that are cached."""
-        width = self._encoder.checkpoint.block_dimension
-        blocks = [document.to_encode for document in documents]
-        vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
-        known = [frozenset[int]()] * len(blocks)
-        if self.cache is not None:
-            known = await self.cache.get(blocks, vectors, owner)
-        submitted = time.perf_counter()
-        return [
-            EncodeTask(
-                encoded_blocks,
-                rows,
-                Future(),
-                submitted,
-                cached,
-                whole=self._encoder.recurrent,
-                counted=document.blocks,
-            )
-            for document, encoded_blocks, rows, cached in zip(
-                documents, blocks, vectors, known, strict=True
-            )
-        ]
 
     def close(self) -> None:
         """Stop the workers; callers that still wait get ShuttingDownError."""
-        _fail_all(self._queue.close(ShuttingDownError), ShuttingDownError)
+        _fail_all(self.queue.close(ShuttingDownError), ShuttingDownError)
         for thread in self._threads:
             thread.join()
 
     def _work(self) -> None:
         lower_priority()
         try:
-            while blocks := self._queue.take():
+            while blocks := self.queue.take():
                 started = time.perf_counter()
                 try:
                     if tokens := self._compute(blocks):
@@ -264,7 +219,7 @@ class EncodeScheduler:
         except BaseException as error:
             _LOG.critical("an encoder thread died", exc_info=error)
             died = partial(NotReadyError, "an encoder thread died")
-            _fail_all(self._queue.close(died), died)
+            _fail_all(self.queue.close(died), died)
 
     def _compute(self, blocks: Sequence[Block]) -> int:
         """Encode the blocks of one call; return the tokens that were encoded."""
@@ -273,7 +228,7 @@ class EncodeScheduler:
         if not blocks:
             return 0
         try:
-            ids = [ids for block in blocks for ids in block.ids]
+            ids = [block.task.ids[row] for block in blocks for row in block.rows]
             vectors = self._encoder.encode_blocks(ids)
         except Exception as error:
             self._fail({block.reservation for block in blocks}, error)
@@ -281,7 +236,7 @@ class EncodeScheduler:
         tokens = sum(block.tokens for block in blocks)
         self._metrics.encoded_blocks.inc(len(ids))
         self._metrics.encoded_tokens.inc(tokens)
-        self._finish_all(self._queue.store_vectors(blocks, vectors))
+        self._finish_all(self.queue.store_vectors(blocks, vectors))
         return tokens
 
     def _finish_all(self, last: Sequence[Block]) -> None:
@@ -290,7 +245,7 @@ class EncodeScheduler:
         if self._encoder.batch_tokens and len(last) > 1:
             tasks = [block.task for block in last]
             try:
-                counted = [task.counted for task in tasks]
+                counted = [task.document.blocks for task in tasks]
                 found = self._encoder.encode_documents(counted, [task.vectors for task in tasks])
                 vectors = list(found)
             except Exception as error:  # one of them may be the cause: each is tried by itself
@@ -300,15 +255,15 @@ class EncodeScheduler:
 
     def measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""
-        self._queue.measure(tokens * len(self._threads), seconds)
-        self._metrics.encoder_tokens_per_second.set(self._queue.rate)
+        self.queue.measure(tokens * len(self._threads), seconds)
+        self._metrics.encoder_tokens_per_second.set(self.queue.rate)
 
     def _finish(
         self, reservation: Reservation, task: EncodeTask, vector: Float32 | None = None
     ) -> None:
         try:
             if vector is None:
-                vector = self._encoder.encode_document(task.counted, task.vectors)
+                vector = self._encoder.encode_document(task.document.blocks, task.vectors)
         except Exception as error:
             self._fail({reservation}, error)
             return
@@ -316,7 +271,7 @@ class EncodeScheduler:
         encoded = EncodeResult(
             vector, task.vectors, task.started - task.submitted, now - task.started
         )
-        if not self._queue.complete(reservation, task):
+        if not self.queue.complete(reservation, task):
             return
         try:
             self._metrics.stage_duration.labels("queue").observe(encoded.queue_seconds)
@@ -327,7 +282,7 @@ class EncodeScheduler:
     def _fail(self, reservations: Iterable[Reservation], cause: Exception) -> None:
         _LOG.error("the encoder failed", exc_info=cause)
         for reservation in reservations:
-            _fail_all(self._queue.drop(reservation), partial(_encoding_error, cause))
+            _fail_all(self.queue.drop(reservation), partial(_encoding_error, cause))
 
 
 def _encoding_error(cause: Exception) -> ServiceError:

@@ -104,9 +104,9 @@ def sound(client: Any) -> None:
     """Check that the engine is ready, at rest, and that the doctor finds nothing."""
     engine: Engine = client.app.state.engine
     assert client.get("/readyz").json()["status"] == "ready"
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
     assert engine.admission.active == 0
-    assert examine(engine.default.data.path, engine.checkpoint) == ()
+    assert examine(engine.default.data.path, engine.encoder.checkpoint) == ()
 
 
 def lines(count: int) -> bytes:

@@ -54,7 +54,7 @@ ENCODER_FAULTS: dict[str, tuple[str, str, Raise]] = {
     "memory of the document graph": ("encoder._graphs.document", "run", run_out_of_memory),
     "memory of the tokenizer": ("tokenizer", "_tokenise", run_out_of_memory),
     "memory of a worker after a call": ("metrics.encoded_blocks", "inc", run_out_of_memory),
-    "memory of the queue": ("scheduler._queue", "store_vectors", run_out_of_memory),
+    "memory of the queue": ("scheduler.queue", "store_vectors", run_out_of_memory),
 }
 
 

@@ -38,7 +38,7 @@ def encoded_blocks(engine: Engine) -> float:
 def failing(engine: Engine, stepped_encoder: Any) -> Iterator[Engine]:
     """Return the engine with an encoder that fails at the word "poison"."""
     encoder = stepped_encoder()
-    encoder.fails = engine.tokenizer("poison").blocks[0][0]
+    encoder.fails = engine.encoder.read("poison").blocks[0][0]
     scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics())
     yield with_parts(engine, scheduler=scheduler)
     scheduler.close()
@@ -59,7 +59,7 @@ def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> Non
     with pytest.raises(EncodingFailedError):
         put(failing, Document("a", "Good."), Document("b", "Drink poison."))
     assert len(failing.default.data.store) == len(failing.default.data.index) == 0
-    assert failing.scheduler.queued_tokens == 0
+    assert failing.scheduler.queue.queued_tokens == 0
 
 
 def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) -> None:

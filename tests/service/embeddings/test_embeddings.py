@@ -78,7 +78,7 @@ def test_what_is_optional_may_be_null_or_ignored(library: Any) -> None:
 
 
 def test_the_model_has_two_names(library: Any) -> None:
-    name = library.app.state.engine.checkpoint.name
+    name = library.app.state.engine.encoder.checkpoint.name
     for given in (name, ALIAS):
         assert ask(library, TEXT, model=given).json()["model"] == name
         assert library.get(f"/v1/models/{given}").json()["id"] == name
@@ -90,7 +90,7 @@ def test_another_model_is_not_found(library: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(EncodeScheduler, "encode", never)
     error = refused(ask(library, TEXT, model="text-embedding-3"), 404, "model-not-found")
     assert error["param"] == "model"
-    assert repr(library.app.state.engine.checkpoint.name) in error["message"]
+    assert repr(library.app.state.engine.encoder.checkpoint.name) in error["message"]
     assert refused(library.get("/v1/models/a/b"), 404, "model-not-found")["param"] is None
 
 

@@ -58,14 +58,14 @@ def test_a_body_on_its_way_takes_room_and_gives_it_back(client: Any, engine: Eng
     async def parts() -> AsyncIterator[bytes]:
         for part in (b'{"text": "', b"ants " * 100, b"bees " * 100, b'"}'):
             yield part
-            seen.append(engine.scheduler.queued_tokens)
+            seen.append(engine.scheduler.queue.queued_tokens)
 
     response = client.post("/match", content=parts(), headers=JSON)
     assert response.status_code == 200
     # The parts are sent as fast as they are read: what is seen is behind by one at most.
     assert seen == sorted(seen)
     assert max(seen) >= 500 // 4
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
 
 
 def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engine) -> None:
@@ -76,7 +76,7 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
 
     with engine.scheduler.reserve(3000):
         problem(client.post("/match", content=endless(), headers=JSON), 503, "overloaded")
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
 
 
 def test_a_body_that_stalls_is_rejected_and_delays_no_other(
@@ -87,10 +87,10 @@ def test_a_body_that_stalls_is_rejected_and_delays_no_other(
 
     async def stops() -> AsyncIterator[bytes]:
         yield b'{"text": "'
-        queue = engine.scheduler._queue
+        queue = engine.scheduler.queue
         await wait_in_loop(lambda: not queue._ahead("short"))
         ahead.append(queue._ahead("short"))
-        ahead.append(engine.scheduler.queued_tokens)
+        ahead.append(engine.scheduler.queue.queued_tokens)
         await asyncio.sleep(600)
 
     headers = JSON | {"content-length": "4000"}
@@ -100,7 +100,7 @@ def test_a_body_that_stalls_is_rejected_and_delays_no_other(
     assert response.headers["connection"] == "close"
     assert 2 <= time.monotonic() - started < 60
     assert ahead == [0, 10 // 4 + 1]  # room for what came, not for what was announced
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_deadline_passed_in_the_queue_computes_nothing(
 ) -> None:
     encoder = stepped_encoder(opened=False)
     served, engine = with_encoder(client, encoder)
-    engine_tokens = engine.tokenizer
+    engine_tokens = engine.encoder.read
 
     async def run() -> list[httpx.Response]:
         async with connected(served.app) as http:
@@ -166,7 +166,7 @@ def test_a_deadline_passed_in_the_queue_computes_nothing(
     engine.scheduler.close()
     assert encoder.calls == [[tuple(engine_tokens("Bees.").blocks[0])]]
     assert counted(engine, "longmatch_deadline_dropped_total") == 5
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
 
 
 def test_a_hopeless_deadline_is_rejected_at_once(client: Any, stepped_encoder: Any) -> None:
@@ -207,7 +207,7 @@ def test_a_client_over_its_rate_limit_learns_when_to_retry(make_client: Any) -> 
     assert content["limit"] == 100
     assert client.get("/readyz").status_code == 200
     assert counted(engine, "longmatch_rate_limited_total") == 1
-    assert engine.scheduler.queued_tokens == 0
+    assert engine.scheduler.queue.queued_tokens == 0
     assert engine.admission.active == 0
 
 

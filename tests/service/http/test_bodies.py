@@ -46,7 +46,7 @@ async def some_part() -> dict[str, Any]:
 
 def test_a_body_has_ten_seconds_and_one_for_each_64_kib(library: Any) -> None:
     with library.app.state.engine.scheduler.reserve(1) as reservation:
-        body = TimedBody(some_part, reservation, cast(Any, None), repr, 2**23, max_queue_tokens=1)
+        body = TimedBody(some_part, reservation, cast(Any, None), repr, 2**23)
         body.received, body.waited = 64 * 64 * 1024, 4.0 + 64
         asyncio.run(body.receive())
         body.waited = 11.0 + 64

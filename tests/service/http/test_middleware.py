@@ -136,7 +136,7 @@ def test_a_client_that_leaves_costs_no_more(
     body = json.dumps({"text": "Ants carry leaves to the colony every day. " * 50}).encode()
     status, _, _ = exchange(app, body, [], leave=encoder.wait_for_call)
     assert status is None
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
     assert engine.admission.active == 0
     encoder.let()
     scheduler.close()

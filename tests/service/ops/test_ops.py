@@ -137,7 +137,7 @@ def test_what_was_done_is_measured(filled: Any) -> None:
 def test_version_says_what_runs_and_what_it_accepts(client: Any, engine: Engine) -> None:
     answer = client.get("/version").json()
     assert answer["checkpoint"]["name"] == "tiny"
-    assert answer["checkpoint"]["fingerprint"] == engine.checkpoint.fingerprint
+    assert answer["checkpoint"]["fingerprint"] == engine.encoder.checkpoint.fingerprint
     assert answer["precision"] == "fp32"
     assert answer["provider"] == "CPUExecutionProvider"
     assert answer["limits"]["max_top_k"] == 1000

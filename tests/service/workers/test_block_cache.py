@@ -8,7 +8,9 @@ import pytest
 
 from encoder.arrays import Float32
 from service.metrics import Metrics
+from service.workers.queue import EncodeTask
 from service.workers.scheduler import KEY_BYTES, EncodeCache
+from tests.kit.service_fixtures import document_of
 
 WIDTH = 8
 Make = Callable[[int], EncodeCache]
@@ -33,21 +35,21 @@ def vector(number: int) -> Float32:
 
 
 def put(cache: EncodeCache, numbers: Sequence[int], seed: int = 0, owner: str = "mine") -> None:
-    vectors = np.array([vector(number + seed) for number in numbers])
-    cache.put([(number,) for number in numbers], vectors, range(len(numbers)), owner)
+    task = EncodeTask(document_of(*([number] for number in numbers)), WIDTH)
+    task.vectors[:] = [vector(number + seed) for number in numbers]
+    cache.put(task, owner)
 
 
 def found(
     cache: EncodeCache, numbers: Sequence[int], seed: int = 0, owner: str = "mine"
 ) -> set[int]:
     """Return which numbers are there, each with the bits that were put."""
-    rows = np.zeros((len(numbers), WIDTH), dtype=np.float32)
-    blocks = [(number,) for number in numbers]
-    (known,) = asyncio.run(cache.get([blocks], [rows], owner))
-    for row, number in enumerate(numbers):
-        expected = vector(number + seed) if row in known else np.zeros(WIDTH, np.float32)
-        assert rows[row].tobytes() == expected.tobytes()
-    return {numbers[row] for row in known}
+    task = EncodeTask(document_of(*([number] for number in numbers)), WIDTH)
+    asyncio.run(cache.fill([task], owner))
+    known = {row: number for row, number in enumerate(numbers) if row not in task.rows}
+    for row, number in known.items():
+        assert task.vectors[row].tobytes() == vector(number + seed).tobytes()
+    return set(known.values())
 
 
 def test_what_was_put_is_there_and_nothing_else(make: Make) -> None:

@@ -1,6 +1,8 @@
 """Fair queueing by tokens: between traffic classes, between requests, without starvation."""
 
-from dataclasses import dataclass, field
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,31 +11,22 @@ from hypothesis import strategies as st
 from service.workers.queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
 
 
-@dataclass(eq=False)
 class Request:
     """A request with blocks of these tokens."""
 
-    blocks: list[int]
-    traffic_class: TrafficClass = "short"
-    entry: int = 0
-    rank: int = 0
-    ended_at: int = 0  # tokens that the encoder had done when it ended
-    served: int = 0
-    came_at: int = 0
-    tokens: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tokens = sum(self.blocks)
-
-    def next_tokens(self) -> int:
-        return self.blocks[0]
+    def __init__(self, blocks: list[int], traffic_class: TrafficClass = "short") -> None:
+        self.traffic_class = traffic_class
+        self.tokens = sum(blocks)
+        self.waiting = deque(SimpleNamespace(tokens=tokens) for tokens in blocks)
+        self.rank = self.served = self.came_at = 0
+        self.ended_at = 0  # tokens that the encoder had done when it ended
 
 
 class Encoder:
     """Serves the queue, and counts tokens."""
 
     def __init__(self) -> None:
-        self.queue: FairQueue = FairQueue()
+        self.queue: Any = FairQueue()
         self.done = 0
 
     def add(self, *requests: Request) -> None:
@@ -42,15 +35,13 @@ class Encoder:
             self.queue.add(request)
 
     def step(self) -> Request | None:
-        request = self.queue.next()
+        request: Request | None = self.queue.next()
         if request is None:
             return None
-        tokens = request.blocks[0]
-        self.queue.serve(request, tokens, has_more=len(request.blocks) > 1)
-        request.blocks.pop(0)
+        tokens = self.queue.take(request).tokens
         self.done += tokens
         request.served += tokens
-        if not request.entry:
+        if not request.waiting:
             request.ended_at = self.done
         return request
 
@@ -163,7 +154,7 @@ def test_busy_classes_get_their_share_and_all_is_done(
     encoder = Encoder()
     requests = []
     for traffic_class, blocks, pause in arrivals:
-        requests.append(Request(list(blocks), traffic_class))
+        requests.append(Request(blocks, traffic_class))
         encoder.add(requests[-1])
         encoder.run(pause)
     while encoder.step() is not None:

@@ -1,7 +1,6 @@
 """The queue by itself: the bound in tokens, the fair order, the packing of calls."""
 
 import math
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -10,19 +9,17 @@ from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
 from service.workers.queue import BlockQueue, EncodeTask
+from tests.kit.service_fixtures import document_of
 
 BOUND = 1000
 
 
 def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> BlockQueue:
-    return BlockQueue(
-        BOUND, batch_tokens=batch_tokens, max_seconds=max_seconds, on_change=lambda tokens: None
-    )
+    return BlockQueue(BOUND, batch_tokens=batch_tokens, max_seconds=max_seconds)
 
 
 def make_task(*lengths: int) -> EncodeTask:
-    blocks = [[1] * length for length in lengths]
-    return EncodeTask(blocks, np.zeros((len(blocks), 1), np.float32), Future(), submitted=0.0)
+    return EncodeTask(document_of(*([1] * length for length in lengths)), width=1)
 
 
 operations = st.lists(
@@ -158,7 +155,7 @@ def test_a_packed_call_keeps_its_budget(documents: list[list[int]], budget: int)
         assert len(blocks) == 1 or max(lengths) * len(blocks) <= budget
         taken += [(block.task, *block.rows) for block in blocks]
         left -= len(blocks)
-    assert len(set(taken)) == len(taken) == sum(len(task.blocks) for task in tasks)
+    assert len(set(taken)) == len(taken) == sum(len(task.ids) for task in tasks)
 
 
 def test_tokens_leave_the_queue_as_their_blocks_are_computed() -> None:

@@ -55,7 +55,7 @@ def test_vectors_are_those_of_the_encoder(
         assert np.abs(vectors - expected.document_vectors).max() < 1e-6
         for first, blocks in zip(results, expected.block_vectors, strict=True):
             assert np.array_equal(first.block_vectors, blocks)
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_a_page_behind_a_book_is_done_before_the_book(
@@ -69,7 +69,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         await asyncio.gather(*books)
 
     within_time(run())
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_there_is_no_cache_of_block_vectors(encoder: OnnxEncoder) -> None:

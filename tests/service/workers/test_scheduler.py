@@ -50,17 +50,17 @@ def test_a_client_that_left_frees_its_tokens_at_once(
     async def run() -> None:
         leaving = start(scheduler, make_document(*([1] for _ in range(99))))
         await begun(encoder)
-        assert scheduler.queued_tokens == 99
+        assert scheduler.queue.queued_tokens == 99
         leaving.cancel()
         await settle()
         assert leaving.cancelled()
-        assert scheduler.queued_tokens == 0
+        assert scheduler.queue.queued_tokens == 0
         encoder.let()
         await encode(scheduler, make_document([2]))
 
     within_time(run())
     assert encoder.calls == [[(1,)], [(2,)]]
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_an_answer_that_comes_after_the_client_left_is_dropped(
@@ -107,7 +107,7 @@ def test_closing_leaves_no_caller_waiting(
     within_time(run())
     assert len(encoder.calls) == 1
     assert not scheduler.alive
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_no_documents_need_no_encoder(
@@ -133,7 +133,7 @@ def test_the_measured_rate_includes_all_work_of_the_threads(
     monkeypatch.setattr(encoder, "encode_document", slow)
     for _ in range(10):
         within_time(encode(scheduler, make_document([1] * 10)))
-    assert 0 < scheduler._queue.rate <= 2 * 10 / 0.05
+    assert 0 < scheduler.queue.rate <= 2 * 10 / 0.05
 
 
 def test_a_reservation_that_ended_is_not_used_again(

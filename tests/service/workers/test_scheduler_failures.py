@@ -35,7 +35,7 @@ def test_a_failure_reaches_every_waiter_of_the_call(
 
     within_time(run())
     assert scheduler.alive
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_a_failing_document_fails_its_whole_request_and_no_other(
@@ -60,7 +60,7 @@ def test_a_failing_document_fails_its_whole_request_and_no_other(
 
     within_time(run())
     assert len(encoder.calls) < 10
-    assert scheduler.queued_tokens == 0
+    assert scheduler.queue.queued_tokens == 0
 
 
 def test_a_document_that_fails_in_a_packed_call_fails_no_other(
@@ -137,7 +137,7 @@ def test_a_loop_that_is_gone_does_not_harm_the_workers(
 
 @pytest.mark.parametrize(
     ("part", "name", "answered"),
-    [("_queue", "store_vectors", False), ("_metrics.stage_duration", "labels", True)],
+    [("queue", "store_vectors", False), ("_metrics.stage_duration", "labels", True)],
 )
 def test_a_worker_outlives_what_fails_around_the_encoder(
     schedule: Callable[..., EncodeScheduler],
