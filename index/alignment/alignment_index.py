@@ -31,6 +31,7 @@ from index.followers import Follower
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
+from index.store.change_log import count_changes
 from index.store.database import Connection, Connections
 
 BLOCKS_FILE = "blocks.sqlite3"
@@ -93,10 +94,6 @@ _DELETE_OTHERS = """
 DELETE FROM aligned_blocks WHERE rowid IN (
     SELECT rowid FROM aligned_blocks WHERE space_id != ? LIMIT ?
 )"""
-_ADDED_SINCE = """
-SELECT count(*) FROM vectors WHERE sequence > ?"""
-_NUMBER = """
-SELECT count(*) FROM documents"""
 
 _log = logging.getLogger(__name__)
 
@@ -197,10 +194,7 @@ class AlignmentSpaces:
             row = find_space(connection)
             if row is None or not row.documents:
                 return float("inf")
-            (added,) = connection.execute(_ADDED_SINCE, (row.sequence,)).fetchone()
-            (number,) = connection.execute(_NUMBER).fetchone()
-        removed = row.documents + added - number
-        return float(added + max(0, removed)) / row.documents
+            return sum(count_changes(connection, row.sequence, row.documents)) / row.documents
 
     def _next(self, progress: Progress, *, fit: bool) -> SpaceRow | None:
         """Return the next space, which is fitted to the collection if that is asked for."""

@@ -1,4 +1,4 @@
-"""The change log of a store: how many vectors came and went since a sequence."""
+"""The change log of a store: which vectors came and went since a sequence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,12 @@ from encoder.arrays import Int64
 from index.store.database import Connection, Connections
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
-_COUNTED_SINCE = """
-SELECT (SELECT count(*) FROM vectors WHERE sequence > ?1),
-    (SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1)"""
+_ADDED_SINCE = """
+SELECT count(*) FROM vectors WHERE sequence > ?"""
+_REMOVED_SINCE = """
+SELECT count(*) FROM removals WHERE sequence > ?"""
+_NUMBER = """
+SELECT count(*) FROM vectors"""
 # Vector ids are given in the order of the changes, and never twice.
 _ADDED_AFTER = """
 SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
@@ -29,8 +32,7 @@ _NOTE_START = """
 UPDATE meta SET log_start = ?1 WHERE log_start < ?1"""
 _FORGET = """
 DELETE FROM removals WHERE vector_id IN (
-    SELECT vector_id FROM removals
-    WHERE sequence <= ?1 AND NOT (added <= ?2 AND sequence > ?2) LIMIT ?3
+    SELECT vector_id FROM removals WHERE sequence <= ? LIMIT ?
 )"""
 
 
@@ -65,12 +67,18 @@ def read_changes(store: Connection, position: int) -> Changes | None:
     return Changes(sequence, [row[0] for row in rows], removed, [row[1] for row in rows])
 
 
+def count_changes(store: Connection, sequence: int, documents: int) -> tuple[int, int]:
+    """Count the documents that came, and those that went, since a store had so many of them."""
+    (added,) = store.execute(_ADDED_SINCE, (sequence,)).fetchone()
+    (number,) = store.execute(_NUMBER).fetchone()
+    return int(added), max(0, documents + added - number)
+
+
 class ChangeLog:
     """Which vectors of an open store were removed, so that an older index can catch up.
 
-    Each removal is a row. An index needs the rows after its sequence to catch up; drift is measured
-    by the rows of the vectors that the lists were trained for. All others are forgotten, otherwise
-    the log would grow with every change of a document. Safe to use from many threads. Every call
+    Each removal is a row. An index needs the rows after its sequence to catch up. All others are
+    forgotten, otherwise the log would grow with every change of a document. Safe to use from many threads. Every call
     raises StoreError where the file cannot be read or written.
     """
 
@@ -83,13 +91,16 @@ class ChangeLog:
         """The lowest sequence from which an index can still catch up; it always can from 0."""
         return int(self._connections.read_rows("SELECT log_start FROM meta")[0][0])
 
-    def count_since(self, sequence: int) -> tuple[int, int]:
-        """Count the present vectors added since a sequence, and those of then that are gone.
+    def count_since(self, sequence: int, documents: int) -> tuple[int, int]:
+        """Count what came and went since a sequence, as `count_changes`."""
+        with self._connections.reading() as connection:
+            return count_changes(connection, sequence, documents)
 
-        Correct from `start` on, and for the last `trained` of `forget`.
-        """
-        ((added, removed),) = self._connections.read_rows(_COUNTED_SINCE, sequence)
-        return int(added), int(removed)
+    def length_since(self, sequence: int) -> int:
+        """Count the vectors that were added or removed after a sequence, from `start` on."""
+        with self._connections.reading() as connection:
+            counts = (_ADDED_SINCE, _REMOVED_SINCE)
+            return sum(connection.execute(count, (sequence,)).fetchone()[0] for count in counts)
 
     @property
     def identity(self) -> str:
@@ -120,21 +131,13 @@ class ChangeLog:
         """The last vector id that was given; 0 in a new store."""
         return int(self._connections.read_rows(sql.LAST_VECTOR_ID)[0][0])
 
-    def forget(self, before: int, *, trained: int) -> int:
-        """Forget the removals that no index of the sequence `before` or later needs.
-
-        Args:
-            before: sequence of the oldest index that may have to catch up.
-            trained: sequence that the present lists were trained at.
-
-        Returns:
-            How many were forgotten.
-        """
+    def forget(self, before: int) -> int:
+        """Forget the removals that no index of the sequence `before` or later needs; count them."""
         forgotten = 0
         while True:
             with self._connections.writing() as connection:
                 connection.execute(_NOTE_START, (before,))
-                some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
+                some = connection.execute(_FORGET, (before, _REMOVALS_A_TRANSACTION))
                 deleted: int = some.rowcount
             forgotten += deleted
             if deleted < _REMOVALS_A_TRANSACTION:

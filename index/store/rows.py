@@ -69,8 +69,8 @@ SELECT last_vector_id FROM meta"""
 _GIVE_VECTOR_IDS = """
 UPDATE meta SET last_vector_id = last_vector_id + ?"""
 _INSERT_REMOVALS = """
-INSERT INTO removals (vector_id, added, sequence)
-SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+INSERT INTO removals (vector_id, sequence)
+SELECT vector_id, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _REVISE = """
 INSERT INTO revisions (vector_id, sequence)
 SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))

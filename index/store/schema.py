@@ -63,7 +63,6 @@ CREATE TABLE vectors (
 CREATE INDEX vectors_by_sequence ON vectors (sequence);
 CREATE TABLE removals (
     vector_id INTEGER PRIMARY KEY,
-    added INTEGER NOT NULL,
     sequence INTEGER NOT NULL
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);

@@ -349,17 +349,13 @@ class LiveIndex:
     def measure_drift(self) -> Drift:
         """Measure how far the lists have drifted from the vectors they were trained for."""
         live = self._live
-        added, removed = self._store.log.count_since(live.training.sequence)
-        return measure_drift(
-            live.index.list_sizes(),
-            live.training,
-            added=added,
-            removed=removed,
-        )
+        training = live.training
+        added, removed = self._store.log.count_since(training.sequence, training.vectors)
+        return measure_drift(live.index.list_sizes(), training, added=added, removed=removed)
 
     def unpublished(self) -> int:
         """Count the vectors that a restart would add or remove after loading the snapshot."""
-        return sum(self._store.log.count_since(self._live.published))
+        return self._store.log.length_since(self._live.published)
 
     def apply(self, change: Changes) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added."""
@@ -428,7 +424,7 @@ class LiveIndex:
             after = self._published(before)
             with self._updates:
                 self._live = replace(self._live, number=after.number, published=after.published)
-            self._store.log.forget(before.published, trained=before.training.sequence)
+            self._store.log.forget(before.published)
 
     def load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay the changes of the store since.

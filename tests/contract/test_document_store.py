@@ -40,8 +40,8 @@ def test_a_closed_store_raises(store: DocumentStore, entry: MakeEntry) -> None:
         *(lambda: store.find(["a"]), lambda: store.content_hashes(["a"])),
         *(lambda: store.vectors([1]), lambda: store.block_vectors([1]), lambda: store.select(None)),
         *(lambda: store.log.since(0), lambda: store.read_changes(0, 1)),
-        *(lambda: store.log.start, lambda: store.log.count_since(0)),
-        *(lambda: store.log.forget(1, trained=0), lambda: store.sequence, lambda: len(store)),
+        *(lambda: store.log.start, lambda: store.log.count_since(0, 0)),
+        *(lambda: store.log.forget(1), lambda: store.sequence, lambda: len(store)),
     ]
     for call in calls:
         with pytest.raises(StoreError, match="closed"):
@@ -210,17 +210,18 @@ def test_changes_come_with_their_last_vectors(store: DocumentStore, entry: MakeE
 def test_forgotten_changes_are_known_to_be(store: DocumentStore, entry: MakeEntry) -> None:
     for version in range(4):
         store.put([entry("a", f"version {version}"), entry("b", "stays")])
-    assert store.log.count_since(1) == (1, 1)  # a is another vector now
-    assert store.log.forget(3, trained=1) == 1  # that of version 1 was never trained for
+    assert store.log.count_since(1, 2) == (1, 1)  # a is another vector now
+    assert store.log.length_since(1) == 4
+    assert store.log.forget(3) == 2
     assert store.log.start == 3
-    assert store.log.count_since(1) == (1, 1)
+    assert store.log.count_since(1, 2) == (1, 1)
     for sequence in (2, -1, store.sequence + 1):  # the others never were
         assert store.log.since(sequence) is store.read_changes(sequence, 1) is None
     changes = store.log.since(3)
     assert changes is not None
     assert len(changes.removed) == 1
     assert store.log.added_after(0)[1].size == 2
-    assert store.log.forget(2, trained=1) == 0
+    assert store.log.forget(2) == 0
     assert store.log.start == 3
 
 
@@ -230,7 +231,7 @@ def test_additions_are_listed_in_parts(store: DocumentStore, entry: MakeEntry) -
     store.put([entry("a", "one"), entry("b", "stays")])
     store.put([entry("a", "another"), entry("c", "new")])
     store.delete(["c"])
-    store.log.forget(3, trained=3)
+    store.log.forget(3)
     sequence, first = store.log.added_after(0, 1)
     assert sequence == store.sequence
     _, rest = store.log.added_after(int(first[0]), 10)

@@ -244,7 +244,7 @@ def test_another_server_catches_up(qdrant: Opened, forgotten: bool) -> None:
     store.put([document(900), document(3, 1)])
     store.delete(["d4"])
     if forgotten:  # the log, so that all revisions are compared
-        store.log.forget(store.sequence, trained=store.sequence)
+        store.log.forget(store.sequence)
     other.catch_up()
     assert other.position == store.sequence
     assert holds_the_store(other)

@@ -310,7 +310,7 @@ class QdrantEngine:
         made = generation.manifest
         if made.space != self.store.alignment.space_number:
             return True
-        changed = sum(self.store.log.count_since(made.made))
+        changed = sum(self.store.log.count_since(made.made, made.documents))
         return changed > MAX_DRIFT * made.documents
 
     def _forget_removals(self) -> None:
@@ -324,7 +324,7 @@ class QdrantEngine:
         positions = (follower.position for follower in self.store.followers)
         self._followed = min(generation.manifest.position, *positions)
         if before < self._followed:
-            self.store.log.forget(before, trained=generation.manifest.made)
+            self.store.log.forget(before)
 
     def _make_generation(self, going_on: Callable[[], None]) -> None:
         """Load a new collection, switch the alias to it, and drop all earlier ones.

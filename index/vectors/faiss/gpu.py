@@ -50,31 +50,18 @@ def run(work: Callable[[Any], T]) -> T | None:
 
 
 def train(index: faiss.IndexIVF, sample: Float32) -> bool:
-    """Train the lists of an index on a GPU; return whether that was done."""
-    if not gpu_is_used():
-        return False
+    """Train an index with vectors Float32[N, dimension] on a GPU; return whether that was done."""
 
     def work(resources: Any) -> bool:
-        flat = faiss.IndexFlatIP(index.d)
-        train_with(index, sample, faiss.index_cpu_to_gpu(resources, 0, flat))
+        # An empty index of the centroids assigns vectors to them in the meantime.
+        index.clustering_index = faiss.index_cpu_to_gpu(resources, 0, faiss.IndexFlatIP(index.d))
+        try:
+            index.train(sample)
+        finally:
+            index.clustering_index = None
         return True
 
-    return bool(run(work))
-
-
-def train_with(index: faiss.IndexIVF, sample: Float32, assigner: faiss.Index) -> None:
-    """Train an index; an empty index of the centroids assigns vectors to them in the meantime.
-
-    Args:
-        index: not trained yet.
-        sample: vectors Float32[N, dimension].
-        assigner: exact, of the same measure; on any device.
-    """
-    index.clustering_index = assigner
-    try:
-        index.train(sample)
-    finally:
-        index.clustering_index = None
+    return gpu_is_used() and bool(run(work))
 
 
 def is_worth_it(queries: int, vectors: int) -> bool:

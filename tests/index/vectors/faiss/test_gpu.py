@@ -22,12 +22,17 @@ def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision) -> None:
+def test_an_index_that_assigns_for_it_trains_the_same_lists(
+    precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a GPU does, with an index on the CPU in its place."""
+    monkeypatch.setattr(gpu, "gpu_is_used", lambda: True)
+    monkeypatch.setattr(gpu, "_resources", object)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, number, flat: flat, raising=False)
     sample = unit_vectors(600, seed=1)
     plain, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
     plain.train(sample)
-    gpu.train_with(other, sample, faiss.IndexFlatIP(DIMENSION))
+    assert gpu.train(other, sample)
     assert other.is_trained
     centroids = [index.quantizer.reconstruct_n(0, 8) for index in (plain, other)]
     assert np.allclose(*centroids, atol=1e-6)
