@@ -78,8 +78,8 @@ class ChangeLog:
     """Which vectors of an open store were removed, so that an older index can catch up.
 
     Each removal is a row. An index needs the rows after its sequence to catch up. All others are
-    forgotten, otherwise the log would grow with every change of a document. Safe to use from many threads. Every call
-    raises StoreError where the file cannot be read or written.
+    forgotten, otherwise the log would grow with every change of a document. Safe to use from many
+    threads. Every call raises StoreError where the file cannot be read or written.
     """
 
     def __init__(self, connections: Connections) -> None:
