@@ -249,27 +249,8 @@ def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
     return _holds(where, metadata_values(metadata))
 
 
-def filter_to_json(where: Filter) -> dict[str, Any]:
-    """Return a filter as JSON, as requests have it."""
-    match where:
-        case And(parts):
-            return {"and": [filter_to_json(part) for part in parts]}
-        case Or(parts):
-            return {"or": [filter_to_json(part) for part in parts]}
-        case Not(part):
-            return {"not": filter_to_json(part)}
-        case OneOf(field, values):
-            return {"field": field, "in": list(values)}
-        case Exists(field):
-            return {"field": field, "exists": True}
-        case Range(field, low, high):
-            ends = (("gt", low), ("lt", high))
-            bounds = {f"{name}{'e' * end.inclusive}": end.value for name, end in ends if end}
-            return {"field": field, "range": bounds}
-
-
 def filter_from_json(given: Mapping[str, Any]) -> Filter:
-    """Return a filter, as requests have it and `filter_to_json` writes it.
+    """Return a filter from JSON, as requests have it.
 
     Raises:
         KeyError, TypeError, ValueError: it is none.

@@ -201,7 +201,11 @@ class FilterBody(_Condition):
 
     def to_filter(self) -> filters.Filter:
         """Return the filter to evaluate."""
-        return filters.filter_from_json(self.model_dump(by_alias=True, exclude_none=True))
+        return filters.filter_from_json(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was given, with fields as JSON Pointers."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
 def _within_limits(value: object) -> object:

@@ -6,7 +6,6 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from index.search.records import DEFAULT_MODE, Mode
-from index.store.filters import filter_to_json
 from service.errors import FieldError, InvalidInputError
 from service.match.filter import FilterField
 from service.schemas import (
@@ -77,7 +76,7 @@ class StandingQueryRequest(QueryBody, BoundsBody):
             document=self.id,
             title=self.title or "",
             mode=self.mode,
-            filter=None if self.filter is None else filter_to_json(self.filter.to_filter()),
+            filter=None if self.filter is None else self.filter.as_json(),
             **asdict(self.bounds),
         )
 
