@@ -8,7 +8,7 @@ from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError
 from index.progress import Progress
-from training.datasets.dataset import DataSet
+from training.data.corpus_folder import DataSet
 from training.datasets.lines import part_of_file, require_files, require_folder
 
 

@@ -17,7 +17,8 @@ from index.corpus.formats.html import element_text, parse_markup
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, make_document
+from training.data.corpus_folder import DataSet
+from training.datasets.dataset import make_document
 from training.datasets.lines import files_below, require_files, require_folder
 
 DOCUMENTS, TOPICS, QRELS = "documents", "topics*", "qrels*"

@@ -18,9 +18,9 @@ from index.corpus.formats.html import parse_markup
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
+from training.data.corpus_folder import DataSet
 from training.datasets.dataset import (
     TENTHS,
-    DataSet,
     add_negatives,
     divide,
     make_document,
