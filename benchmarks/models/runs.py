@@ -282,7 +282,7 @@ def encode_documents(
 
     `max_blocks` blocks of a document are read, by default as many as in training.
     """
-    encoded, most = prepared.data.encoded, prepared.recipe.max_blocks
+    encoded, most = prepared.data.texts, prepared.recipe.max_blocks
     reader = Reader([encoded.archive], start, min(max_blocks or most, most))
     parts = [DocumentSlice(0, int(encoded.rows[row])) for row in rows]
     from_tokens = prepared.recipe.sentence_level.trained != "frozen"
@@ -296,7 +296,7 @@ def vectors_of(experiment: Experiment, run: Run, prepared: Prepared, console: Co
         console.print(f"{run.name}: encoding the corpus")
         trained = open_trained(experiment, run, prepared, console)
         start = open_training_start(experiment, run)
-        made = encode_documents(trained, prepared, start, range(len(prepared.data.encoded.ids)))
+        made = encode_documents(trained, prepared, start, range(len(prepared.data.texts.ids)))
         partial = path.with_name(f"{path.stem}.partial.npy")
         np.save(partial, made, allow_pickle=False)
         replace_durably(partial, path)

@@ -44,7 +44,7 @@ from training.data.files import (
     given_files,
     read_recipe,
 )
-from training.data.pair_files import check_held_out, check_pair_files
+from training.data.pair_files import check_held_out, read_labelled_pairs
 from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
@@ -380,7 +380,7 @@ def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
         given = any(getattr(objective, "pairs", None) == "given" for objective in recipe.objectives)
         read_option("--corpus", check_rerank_files, job.files, given=given)
     for files in job.files:
-        read_option("--corpus", check_pair_files, files, allow_shared=job.allow_shared)
+        read_option("--corpus", read_labelled_pairs, files, allow_shared=job.allow_shared)
     if pretrains(recipe):
         read_option("--corpus", check_held_out, job.files)
     if "links" in kinds and not any(files.qrels for files in job.files):

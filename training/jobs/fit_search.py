@@ -159,7 +159,7 @@ def _training_part(corpus: TrainingCorpus, most: int | None = None) -> EncodedCo
     """Return the documents of a corpus for training, at most so many, at equal distances."""
     rows = corpus.rows(TRAIN)
     some = at_equal_distances(len(rows), len(rows) if most is None else most)
-    return corpus.encoded.select([corpus.encoded.ids[row] for row in rows[some].tolist()])
+    return corpus.texts.select([corpus.texts.ids[row] for row in rows[some].tolist()])
 
 
 def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) -> bool:
@@ -227,9 +227,9 @@ def _read_search(
 ) -> Callable[[Encoder], FusionCorpus]:
     """Choose queries and documents; the function returned scores them by an encoder."""
     most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
-    queries, ids = choose_search(corpus, min(most, len(corpus.encoded.ids)))
+    queries, ids = choose_search(corpus, min(most, len(corpus.texts.ids)))
     queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
-    encoded = corpus.encoded.select(ids)
+    encoded = corpus.texts.select(ids)
     place_of = {name: place for place, name in enumerate(ids)}
     places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
     judgements = {name: corpus.judgements[name] for name in queries}

@@ -110,8 +110,8 @@ def run_training(
         sources: of `sources_of`.
     """
     recipe = read_recipe(job)
-    archives = [corpus.encoded.archive for corpus in data]
-    rows = [corpus.encoded.rows[corpus.rows(TRAIN)] for corpus in data]
+    archives = [corpus.texts.archive for corpus in data]
+    rows = [corpus.texts.rows[corpus.rows(TRAIN)] for corpus in data]
     channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
@@ -163,7 +163,7 @@ def _reader(
     recipe: TrainingRecipe,
     channel: TermChannel,
 ) -> Reader:
-    archives = [corpus.encoded.archive for corpus in data]
+    archives = [corpus.texts.archive for corpus in data]
     reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
     return Reader(
         archives=archives,
