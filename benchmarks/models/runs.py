@@ -32,12 +32,12 @@ from index.progress import SilentProgress
 from training.collate import Reader, encode_slices
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
-from training.data.sampling import DocumentSlice, TrainingSource, needs_neighbours
+from training.data.sampling import DocumentSlice, TrainingSource, find_sources, needs_neighbours
 from training.errors import NotFiniteError, TrainingError
 from training.export.create import Recipe, create_checkpoint, load_model
 from training.export.export import export_checkpoint
 from training.jobs.output import Trained
-from training.jobs.train_encoder import run_training, sources_of
+from training.jobs.train_encoder import run_training
 from training.models.architecture import EncoderModel
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
@@ -133,7 +133,7 @@ class DataReader:
                 seed,
                 allow_shared=experiment.allow_shared,
             )
-            sources = sources_of(recipe, start, [data], self._progress)
+            sources = find_sources(recipe, start, [data], self._progress)
             self._known[alike] = data, sources
         return Prepared(*self._known[alike], recipe)
 
@@ -328,7 +328,7 @@ def _read_texts(
         directory = experiment.blocks / (f"{key}-{path}" if number else key)
         read.append((files, keep_tokens(files.corpus, directory, start, progress)))
     data = read_training_data(read, experiment.plan.seeds[0], allow_shared=experiment.allow_shared)
-    return data, sources_of(recipe, start, data, progress)
+    return data, find_sources(recipe, start, data, progress)
 
 
 def _measured_steps(

@@ -254,9 +254,10 @@ def dataset(
 
 
 def _train_encoder(job: EncoderJob) -> None:
+    from training.data.sampling import find_sources
     from training.jobs.fit_search import fit_search
     from training.jobs.output import write_output  # imports torch
-    from training.jobs.train_encoder import prepare_data, run_training, sources_of
+    from training.jobs.train_encoder import prepare_data, run_training
 
     encoder = load(str(job.start.directory))
     with show_progress(console) as progress:
@@ -264,7 +265,7 @@ def _train_encoder(job: EncoderJob) -> None:
     for corpus in data:
         console.print(describe(corpus.found))
     with show_progress(console) as progress:
-        sources = sources_of(read_recipe(job), job.start, data, progress)
+        sources = find_sources(read_recipe(job), job.start, data, progress)
     with show_training(console) as training_progress:
         trained = run_training(job, data, sources, training_progress)
     with show_progress(console) as progress:

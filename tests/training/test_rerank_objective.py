@@ -52,11 +52,11 @@ class Watching:
 
 
 def sampled(
-    objective_recipe: RerankRecipe, tables: list[LabelledPairDataset], *of: object
+    objective_recipe: RerankRecipe,
+    tables: list[LabelledPairDataset],
+    checkpoint: RerankerCheckpoint,
+    model: MatchIgnition,
 ) -> np.ndarray:
-    checkpoint, model = of
-    assert isinstance(checkpoint, RerankerCheckpoint)
-    assert isinstance(model, MatchIgnition)
     watching = Watching(model)
     objective = rerank_objective(objective_recipe, tables, checkpoint, BATCH)
     for step in range(8):

@@ -32,6 +32,7 @@ from training.recipe import (
     PairsRecipe,
     SectionsRecipe,
     SupervisedContrastiveRecipe,
+    TrainingRecipe,
 )
 
 
@@ -477,20 +478,21 @@ _OF_WORDS = frozenset({"links", "halves", "distil"})  # kinds that know lexical 
 
 
 def find_sources(
+    recipe: TrainingRecipe,
+    start: Checkpoint,
     data: Sequence[TrainingCorpus],
-    max_blocks: int,
     progress: Progress,
-    *,
-    neighbours: bool = True,
 ) -> list[TrainingSource]:
-    """Find the lexical neighbours of the training part of each corpus.
+    """Find what the samplers of a recipe need: lexical neighbours and sections, if they do.
+
+    Lexical neighbours are of the training part of each corpus: all of its texts are read, and each
+    is compared with each.
 
     Args:
+        start: whose tokenizer cut the documents into blocks.
         data: corpora; the number of a part's archive is their place.
-        max_blocks: blocks of a document that training reads.
-        neighbours: whether they are searched for: all texts are read, and each is compared with
-            each.
     """
+    cut = any("parts" in objective.parameters for objective in recipe.objectives)
     sources = []
     for number, corpus in enumerate(data):
         rows = corpus.rows(TRAIN)
@@ -498,12 +500,13 @@ def find_sources(
             continue  # nothing to sample: held-out documents only
         nothing = np.empty((len(rows), 0), dtype=np.int64)
         found = Neighbours(nothing, nothing.astype(np.float32), None)
-        if neighbours:
+        if needs_neighbours(recipe.objectives):
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
             ids = [corpus.texts.ids[row] for row in rows.tolist()]
             documents = read_documents(corpus.files.corpus, ids)
             found = find_neighbours([document.text for document in documents])
-        sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
+        starts = find_section_starts(corpus, start, progress) if cut else {}
+        sources.append(TrainingSource(number, corpus, rows, found, recipe.max_blocks, starts))
     return sources
 
 

@@ -16,7 +16,7 @@ from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
 from training.collate import training_device
 from training.data.corpus_folder import new_folder
-from training.data.files import RerankJob, TimeLimit, read_recipe
+from training.data.files import RerankJob, read_recipe, time_limit
 from training.data.rerank_pairs import (
     QUERIES,
     LabelledPairDataset,
@@ -142,7 +142,6 @@ def train_reranker(
     corpora = read_rerank_corpora(job.files, recipe.seed, allow_shared=job.allow_shared)
     data = prepare_rerank_data(corpora, job.start, objective, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
-    out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
@@ -150,15 +149,15 @@ def train_reranker(
             measure(data, [score_pairs(trained, table, job.start) for table in data.validation])
         ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
-        stop=out_of_time,
+        stop=time_limit(job.seconds),
     )
-    train(model, plan, job.work / RUN, training_progress)
+    state = train(model, plan, job.work / RUN, training_progress)
     facts = [
         corpus.found.facts()
         | {"sampled_pairs": len(table), "sampled_matches": int(table.labels.sum())}
         for corpus, table in zip(corpora, data.training, strict=True)
     ]
-    report = make_report(job, recipe, data.figure, facts, out_of_time=out_of_time.over)
+    report = make_report(job, recipe, data.figure, facts, state)
     return _write(job, model.cpu(), report)
 
 

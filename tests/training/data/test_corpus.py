@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
-from index.progress import SilentProgress
 from tests.kit.corpora import write_pairs
 from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
 from training.data.files import CorpusFiles, find_corpus_files, given_files
 from training.data.pair_files import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
-from training.data.sampling import find_sources, sampler_of
+from training.data.sampling import TrainingSource, find_neighbours, sampler_of
 from training.recipe import PairsRecipe
 
 EncodeTexts = Callable[..., EncodedCorpus]
@@ -167,9 +166,11 @@ def test_a_pair_whose_document_is_missing(folder: Path, encoded: EncodedCorpus) 
 def test_pairs_of_one_label(folder: Path, encoded: EncodedCorpus, label: int) -> None:
     write_splits(folder, SPLITS)
     write_pairs(folder / "pairs.jsonl", [("d0", "d1", label), ("d1", "d2", label)])
-    source = find_sources([read(folder, encoded)], 4, SilentProgress(), neighbours=False)
+    corpus = read(folder, encoded)
+    found = find_neighbours([TEXTS[f"d{n}"] for n in range(6)])
+    source = TrainingSource(0, corpus, corpus.rows(TRAIN), found, 4)
     with pytest.raises(CorpusError, match=f"the label {label}"):
-        sampler_of(PairsRecipe(), source, 4)
+        sampler_of(PairsRecipe(), [source], 4)
 
 
 def test_a_corpus_of_one_document(encode_texts: EncodeTexts, tmp_path: Path) -> None:
