@@ -12,7 +12,7 @@ from tests.kit.corpora import write_pairs
 from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
 from training.data.files import CorpusFiles, find_corpus_files, given_files
 from training.data.pair_files import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
-from training.data.sampling import TrainingSource, find_neighbours, sampler_of
+from training.data.sampling import Neighbours, TrainingSource, sampler_of
 from training.recipe import PairsRecipe
 
 EncodeTexts = Callable[..., EncodedCorpus]
@@ -167,8 +167,9 @@ def test_pairs_of_one_label(folder: Path, encoded: EncodedCorpus, label: int) ->
     write_splits(folder, SPLITS)
     write_pairs(folder / "pairs.jsonl", [("d0", "d1", label), ("d1", "d2", label)])
     corpus = read(folder, encoded)
-    found = find_neighbours([TEXTS[f"d{n}"] for n in range(6)])
-    source = TrainingSource(0, corpus, corpus.rows(TRAIN), found, 4)
+    nothing = np.empty((6, 0), dtype=np.int64)
+    neighbours = Neighbours(nothing, nothing.astype(np.float32), None)
+    source = TrainingSource(0, corpus, corpus.rows(TRAIN), neighbours, 4)
     with pytest.raises(CorpusError, match=f"the label {label}"):
         sampler_of(PairsRecipe(), [source], 4)
 
