@@ -173,7 +173,7 @@ def _measure_all(experiment: Experiment, console: Console) -> dict[str, Any]:
         vectors[model.name] = [
             vectors_of(experiment, run, prepared[model.key], console) for run in chosen
         ]
-    words = word_systems(experiment.files.corpus, first.data.encoded.ids, console)
+    words = word_systems(experiment.files.corpus, first.data.texts.ids, console)
     return {
         "plan": experiment.plan.name,
         "corpus": first.data.found.facts(),
@@ -210,7 +210,7 @@ def _train_model(
         return {"points": measure_lengths(opened, start, prepared, truth, lengths)}
 
     lengths = keep_cell(experiment, f"lengths-{model.key}", measure)
-    archive = prepared.data.encoded.archive
+    archive = prepared.data.texts.archive
     return chosen, {
         "name": model.name,
         "rate": rate,

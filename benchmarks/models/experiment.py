@@ -21,7 +21,7 @@ from encoder.atomic_files import write_atomically
 from evaluation.judgements import PARTS, read_pairs, read_splits
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, find_corpus_files, part_in_name
-from training.data.pair_files import check_pair_files
+from training.data.pair_files import read_labelled_pairs
 from training.errors import TrainingError
 
 PLAN, RESULT, TABLE = "plan.json", "result.json", "table.md"
@@ -126,7 +126,7 @@ def find_files(corpus: Path, *, allow_shared: bool) -> CorpusFiles:
             raise CorpusError(f"{corpus}: has no pairs.{part}.jsonl")
         if len({pair.label for pair in read_pairs(found[part])}) < 2:
             raise CorpusError(f"{found[part]}: all pairs have the same label")
-    check_pair_files(files, allow_shared=allow_shared)
+    read_labelled_pairs(files, allow_shared=allow_shared)
     return files
 
 

@@ -45,7 +45,7 @@ def read_truth(files: CorpusFiles, prepared: Prepared) -> Truth:
     Raises:
         CorpusError: a document of a pair is missing, or no document of a part is judged.
     """
-    ids = prepared.data.encoded.ids
+    ids = prepared.data.texts.ids
     pairs = {part_in_name(path): read_pairs(path) for path in files.pairs}
     splits = read_splits(files.splits) if files.splits else {}
     qrels = read_qrels(files.qrels) if files.qrels else {}
@@ -82,7 +82,7 @@ def report_quality(
     `vectors` has for each model Float32[N, dimension] of each seed; of `prepared`, only documents
     and numbers of tokens are read. Returns what `evaluation.report` makes.
     """
-    encoded = prepared.data.encoded
+    encoded = prepared.data.texts
     models = {
         name: [vector_system(name, "cosine of document vectors", seed) for seed in seeds]
         for name, seeds in vectors.items()
@@ -116,7 +116,7 @@ def measure_lengths(
     ends = np.concatenate([valid.sources, valid.targets, test.sources, test.targets])
     rows = np.unique(ends).tolist()
     numbers = sorted({min(length // start.block_length, most) for length in lengths} - {0})
-    vectors = np.zeros((len(prepared.data.encoded.ids), model.config.dimension), dtype=np.float32)
+    vectors = np.zeros((len(prepared.data.texts.ids), model.config.dimension), dtype=np.float32)
     points = []
     for blocks in numbers:
         vectors[rows] = encode_documents(model, prepared, start, rows, blocks)
@@ -124,6 +124,6 @@ def measure_lengths(
         threshold = choose_threshold(system.score_pairs(valid.sources, valid.targets), valid.labels)
         scores = system.score_pairs(test.sources, test.targets)
         figures = measure_pairs(scores, test.labels, threshold)
-        read = prepared.data.encoded.archive.mean_tokens(blocks)
+        read = prepared.data.texts.archive.mean_tokens(blocks)
         points.append({"tokens": read} | figures)
     return points

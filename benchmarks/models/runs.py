@@ -32,12 +32,12 @@ from index.progress import SilentProgress
 from training.collate import Reader, encode_slices
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
-from training.data.sampling import DocumentSlice, TrainingSource, needs_neighbours
+from training.data.sampling import DocumentSlice, TrainingSource, find_sources, needs_neighbours
 from training.errors import NotFiniteError, TrainingError
 from training.export.create import Recipe, create_checkpoint, load_model
 from training.export.export import export_checkpoint
 from training.jobs.output import Trained
-from training.jobs.train_encoder import run_training, sources_of
+from training.jobs.train_encoder import run_training
 from training.models.architecture import EncoderModel
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
@@ -133,7 +133,7 @@ class DataReader:
                 seed,
                 allow_shared=experiment.allow_shared,
             )
-            sources = sources_of(recipe, start, [data], self._progress)
+            sources = find_sources(recipe, start, [data], self._progress)
             self._known[alike] = data, sources
         return Prepared(*self._known[alike], recipe)
 
@@ -282,7 +282,7 @@ def encode_documents(
 
     `max_blocks` blocks of a document are read, by default as many as in training.
     """
-    encoded, most = prepared.data.encoded, prepared.recipe.max_blocks
+    encoded, most = prepared.data.texts, prepared.recipe.max_blocks
     reader = Reader([encoded.archive], start, min(max_blocks or most, most))
     parts = [DocumentSlice(0, int(encoded.rows[row])) for row in rows]
     from_tokens = prepared.recipe.sentence_level.trained != "frozen"
@@ -296,7 +296,7 @@ def vectors_of(experiment: Experiment, run: Run, prepared: Prepared, console: Co
         console.print(f"{run.name}: encoding the corpus")
         trained = open_trained(experiment, run, prepared, console)
         start = open_training_start(experiment, run)
-        made = encode_documents(trained, prepared, start, range(len(prepared.data.encoded.ids)))
+        made = encode_documents(trained, prepared, start, range(len(prepared.data.texts.ids)))
         partial = path.with_name(f"{path.stem}.partial.npy")
         np.save(partial, made, allow_pickle=False)
         replace_durably(partial, path)
@@ -328,7 +328,7 @@ def _read_texts(
         directory = experiment.blocks / (f"{key}-{path}" if number else key)
         read.append((files, keep_tokens(files.corpus, directory, start, progress)))
     data = read_training_data(read, experiment.plan.seeds[0], allow_shared=experiment.allow_shared)
-    return data, sources_of(recipe, start, data, progress)
+    return data, find_sources(recipe, start, data, progress)
 
 
 def _measured_steps(

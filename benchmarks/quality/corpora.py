@@ -42,12 +42,7 @@ from index.corpus.formats.html import element_text, parse_markup
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
-from training.data.corpus_folder import (
-    new_folder,
-    write_judgements,
-    write_records,
-    write_splits,
-)
+from training.data.corpus_folder import DataSet, new_folder, write_corpus
 
 LIMIT = 1_200  # documents of `part`
 LINKED = 450  # documents of `manuals`
@@ -99,16 +94,13 @@ class Corpus:
 def write(corpus: Corpus, output: Path) -> str:
     """Write a corpus, every query of it in the part `valid`, and return its numbers."""
     queries = {query: found for query, found in corpus.judgements.items() if found}
+    content = DataSet(
+        (Document(name, text, title) for name, (title, text) in corpus.documents.items()),
+        judgements=[(q, name, rel) for q, found in queries.items() for name, rel in found.items()],
+        parts={name: "valid" if name in queries else "train" for name in corpus.documents},
+    )
     with new_folder(output) as folder:
-        write_records(
-            folder / "corpus.jsonl.gz",
-            ({"id": n, "title": t, "text": x} for n, (t, x) in corpus.documents.items()),
-        )
-        write_judgements(
-            folder,
-            ((query, name, rel) for query, found in queries.items() for name, rel in found.items()),
-        )
-        write_splits(folder, {n: "valid" if n in queries else "train" for n in corpus.documents})
+        write_corpus(folder, content)
     words = sum(len(text.split()) for _, text in corpus.documents.values())
     judged = sum(map(len, queries.values()))
     documents = len(corpus.documents)

@@ -44,7 +44,7 @@ from training.data.files import (
     given_files,
     read_recipe,
 )
-from training.data.pair_files import check_held_out, check_pair_files
+from training.data.pair_files import check_held_out, read_labelled_pairs
 from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
@@ -254,9 +254,10 @@ def dataset(
 
 
 def _train_encoder(job: EncoderJob) -> None:
+    from training.data.sampling import find_sources
     from training.jobs.fit_search import fit_search
     from training.jobs.output import write_output  # imports torch
-    from training.jobs.train_encoder import prepare_data, run_training, sources_of
+    from training.jobs.train_encoder import prepare_data, run_training
 
     encoder = load(str(job.start.directory))
     with show_progress(console) as progress:
@@ -264,7 +265,7 @@ def _train_encoder(job: EncoderJob) -> None:
     for corpus in data:
         console.print(describe(corpus.found))
     with show_progress(console) as progress:
-        sources = sources_of(read_recipe(job), job.start, data, progress)
+        sources = find_sources(read_recipe(job), job.start, data, progress)
     with show_training(console) as training_progress:
         trained = run_training(job, data, sources, training_progress)
     with show_progress(console) as progress:
@@ -380,7 +381,7 @@ def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
         given = any(getattr(objective, "pairs", None) == "given" for objective in recipe.objectives)
         read_option("--corpus", check_rerank_files, job.files, given=given)
     for files in job.files:
-        read_option("--corpus", check_pair_files, files, allow_shared=job.allow_shared)
+        read_option("--corpus", read_labelled_pairs, files, allow_shared=job.allow_shared)
     if pretrains(recipe):
         read_option("--corpus", check_held_out, job.files)
     if "links" in kinds and not any(files.qrels for files in job.files):

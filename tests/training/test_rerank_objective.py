@@ -32,19 +32,15 @@ def recipe(**changes: float) -> RerankRecipe:
     return RerankRecipe.model_validate({"kind": "rerank", **changes})
 
 
-def table_of(counts: list[tuple[int, int]]) -> LabelledPairDataset:
+def tables_of(counts: list[tuple[int, int]]) -> list[LabelledPairDataset]:
     """Make pairs of 12 and 12 tokens; the ids say of which corpus they are, and whether a match."""
-    each = [
-        (label, corpus)
-        for corpus, numbers in enumerate(counts)
-        for label, number in enumerate(numbers)
-        for _ in range(number)
-    ]
-    labels, groups = np.array(each).T
-    sides = [np.full(12, 200 + 2 * corpus + label) for label, corpus in each]
-    return LabelledPairDataset(
-        [(side, side) for side in sides], labels.astype(np.float32), groups.astype(np.int64)
-    )
+    tables = []
+    for corpus, numbers in enumerate(counts):
+        labels = np.repeat([0, 1], numbers)
+        sides = [np.full(12, 200 + 2 * corpus + label) for label in labels]
+        pairs = [(side, side) for side in sides]
+        tables.append(LabelledPairDataset(pairs, labels.astype(np.float32), np.zeros(len(pairs))))
+    return tables
 
 
 class Watching:
@@ -55,12 +51,14 @@ class Watching:
         model.register_forward_pre_hook(lambda _, inputs: self.seen.append(inputs[0]))
 
 
-def sampled(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: object) -> np.ndarray:
-    checkpoint, model = of
-    assert isinstance(checkpoint, RerankerCheckpoint)
-    assert isinstance(model, MatchIgnition)
+def sampled(
+    objective_recipe: RerankRecipe,
+    tables: list[LabelledPairDataset],
+    checkpoint: RerankerCheckpoint,
+    model: MatchIgnition,
+) -> np.ndarray:
     watching = Watching(model)
-    objective = rerank_objective(objective_recipe, table, checkpoint, BATCH)
+    objective = rerank_objective(objective_recipe, tables, checkpoint, BATCH)
     for step in range(8):
         with torch.no_grad():
             task = objective.sample(step_generator(0, step))
@@ -73,20 +71,20 @@ def sampled(objective_recipe: RerankRecipe, table: LabelledPairDataset, *of: obj
 def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
-    table = table_of([(5, 5)])
-    assert sampled(recipe(tokens=13), table, checkpoint, model).shape == (8 * BATCH, 13)
-    assert sampled(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
+    tables = tables_of([(5, 5)])
+    assert sampled(recipe(tokens=13), tables, checkpoint, model).shape == (8 * BATCH, 13)
+    assert sampled(recipe(tokens=48), tables, checkpoint, model).shape == (8 * BATCH, 27)
 
 
 def test_matches_and_corpora_have_their_shares(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
-    table = table_of([(7, 9), (50, 144)])
-    words = sampled(recipe(positives=0.25), table, checkpoint, model)[:, 1] - 200
+    tables = tables_of([(7, 9), (50, 144)])
+    words = sampled(recipe(positives=0.25), tables, checkpoint, model)[:, 1] - 200
     assert (words % 2).mean() == pytest.approx(0.25, abs=0.06)
     assert (words // 2).mean() == pytest.approx(12 / (3 + 12), abs=0.06)
 
 
 def test_a_corpus_of_one_label_is_refused(checkpoint: RerankerCheckpoint) -> None:
     with pytest.raises(TrainingRecipeError, match="0 pairs that match and 4 that do not"):
-        rerank_objective(recipe(), table_of([(4, 0)]), checkpoint, BATCH)
+        rerank_objective(recipe(), tables_of([(4, 0)]), checkpoint, BATCH)

@@ -1,10 +1,10 @@
 """Training corpora: rows, links and pairs, checked for data leakage."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,29 @@ from training.data.pair_files import (
     check_equal_texts,
     choose_parts,
     count_seen,
+    given_parts,
     held_out_edges,
     place_pairs,
     read_labelled_pairs,
 )
+
+Related = Mapping[int, Int64]  # row -> the rows that it is related to, ascending, at least one
+_NO_ROWS: Int64 = np.empty(0, dtype=np.int64)
+
+
+class Texts(Protocol):
+    """The N documents of a corpus, as a model reads them."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """N document ids."""
+
+    @property
+    def hashes(self) -> Sequence[str]:
+        """N SHA-256 of the texts, in hex."""
+
+
+T = TypeVar("T", bound=Texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +81,24 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingCorpus:
-    """A corpus of N documents as training sees it; of the test part only the documents.
+class KnownCorpus(Generic[T]):
+    """A corpus of N documents as training sees it; of the test part only documents and pairs.
 
     Attributes:
         files: its source.
-        encoded: blocks and block vectors.
+        texts: the documents.
         parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
-        link_ends: Int64[N], where the links of each document end in `links`.
-        links: Int64[L], rows; links of the training part, in both directions.
-        pairs: of the training part.
-        valid_pairs: of the validation part.
+        links: of documents of the training part to others of it, in both directions.
+        pairs: labelled pairs by part; those of the test part are only kept out of training.
         judgements: of queries of the validation part, over all documents.
         found: counts.
     """
 
     files: CorpusFiles
-    encoded: EncodedCorpus
+    texts: T
     parts: Int64
-    link_ends: Int64
-    links: Int64
-    pairs: PairRows
-    valid_pairs: PairRows
+    links: Related
+    pairs: Mapping[int, PairRows]
     judgements: Qrels
     found: Found
 
@@ -93,16 +108,23 @@ class TrainingCorpus:
 
     def linked(self, row: int) -> Int64:
         """Return the rows that a document of the training part is linked to."""
-        start = self.link_ends[row - 1] if row else 0
-        return self.links[start : self.link_ends[row]]
+        return self.links.get(row, _NO_ROWS)
+
+    def has_valid_pairs(self) -> bool:
+        """Whether there are validation pairs of both labels."""
+        labels = self.pairs[VALID].labels
+        return bool(labels.any() and not labels.all())
+
+
+TrainingCorpus = KnownCorpus[EncodedCorpus]
 
 
 def read_training_data(
-    corpora: Sequence[tuple[CorpusFiles, EncodedCorpus]],
+    corpora: Sequence[tuple[CorpusFiles, T]],
     seed: int = 0,
     *,
     allow_shared: bool = False,
-) -> tuple[TrainingCorpus, ...]:
+) -> tuple[KnownCorpus[T], ...]:
     """Read what is known of the documents of corpora, and check for data leakage.
 
     Args:
@@ -112,54 +134,61 @@ def read_training_data(
     """
     if not corpora:
         raise CorpusError("there is no corpus to train with")
-    read = [_read_files(files, encoded, seed, allow_shared) for files, encoded in corpora]
-    known: dict[str, int] = {}
-    for (_, encoded), (labelled, _) in zip(corpora, read, strict=True):
-        pairs = zip(encoded.hashes, labelled.parts.tolist(), strict=True)
-        known |= {h: part for h, part in pairs if part != LEFT_OUT}
-    parts = []
-    for (files, encoded), (labelled, _) in zip(corpora, read, strict=True):
-        some = labelled.parts
-        if files.splits is None:  # splits leave documents out on purpose
-            some = choose_parts(some, encoded.hashes, known, seed)
-        parts.append(some)
-    trained = {
-        text_hash
-        for (_, encoded), some in zip(corpora, parts, strict=True)
-        for text_hash, part in zip(encoded.hashes, some.tolist(), strict=True)
-        if part == TRAIN
+    read = [
+        (files, texts, read_labelled_pairs(files, seed, allow_shared=allow_shared))
+        for files, texts in corpora
+    ]
+    parts = [_given_parts(*corpus) for corpus in read]
+    known = {
+        text_hash: part
+        for (_, texts), given in zip(corpora, parts, strict=True)
+        for text_hash, part in zip(texts.hashes, given.tolist(), strict=True)
+        if part != LEFT_OUT
     }
-    data = tuple(
-        _training_corpus(files, encoded, *of_files, some, trained)
-        for (files, encoded), of_files, some in zip(corpora, read, parts, strict=True)
-    )
+    parts = [  # splits leave documents out on purpose
+        given if files.splits else choose_parts(given, texts.hashes, known, seed)
+        for (files, texts), given in zip(corpora, parts, strict=True)
+    ]
+    documents = [
+        (f"{name!r} of {files.corpus}", text_hash, part)
+        for (files, texts), chosen in zip(corpora, parts, strict=True)
+        for name, text_hash, part in zip(texts.ids, texts.hashes, chosen.tolist(), strict=True)
+    ]
     if not allow_shared:
-        check_equal_texts(
-            (f"{name!r} of {corpus.files.corpus}", h, part)
-            for corpus in data
-            for name, h, part in zip(
-                corpus.encoded.ids, corpus.encoded.hashes, corpus.parts, strict=True
-            )
-        )
+        check_equal_texts(documents)
+    trained = {text_hash for _, text_hash, part in documents if part == TRAIN}
+    data = tuple(
+        _known_corpus(*corpus, chosen, trained) for corpus, chosen in zip(read, parts, strict=True)
+    )
     if sum(corpus.found.documents["train"] for corpus in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")
     return data
 
 
-def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
+def data_fingerprint(data: Sequence[KnownCorpus[T]]) -> str:
     """Return the SHA-256, in hex, of all that training reads: a resumed run must see the same."""
     digest = hashlib.sha256()
     for corpus in data:
-        digest.update("\n".join([*corpus.encoded.ids, *corpus.encoded.hashes, ""]).encode())
-        for array in (corpus.parts, corpus.link_ends, corpus.links):
-            digest.update(array.tobytes())
-        for pairs in (corpus.pairs, corpus.valid_pairs):
+        digest.update("\n".join([*corpus.texts.ids, *corpus.texts.hashes, ""]).encode())
+        digest.update(corpus.parts.tobytes())
+        links = ((row, others.tolist()) for row, others in corpus.links.items())
+        judgements = (
+            (query, sorted(judged.items())) for query, judged in corpus.judgements.items()
+        )
+        digest.update(repr((sorted(links), sorted(judgements))).encode())
+        for pairs in corpus.pairs.values():
             digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
             digest.update(pairs.labels.tobytes())
-        digest.update(
-            repr(sorted((q, sorted(d.items())) for q, d in corpus.judgements.items())).encode()
-        )
     return digest.hexdigest()
+
+
+def relate(edges: Iterable[tuple[int, int]]) -> Related:
+    """Return the rows that each row of some edges is paired with, in both directions."""
+    found: dict[int, set[int]] = {}
+    for a, b in edges:
+        found.setdefault(a, set()).add(b)
+        found.setdefault(b, set()).add(a)
+    return {row: np.array(sorted(found[row]), dtype=np.int64) for row in sorted(found)}
 
 
 def describe(found: Found) -> str:
@@ -184,34 +213,26 @@ def describe(found: Found) -> str:
     return "; ".join(said)
 
 
-def _read_files(
-    files: CorpusFiles, encoded: EncodedCorpus, seed: int, allow_shared: bool
-) -> tuple[LabelledPairs, Qrels]:
-    if len(encoded.ids) < 2:
+def _given_parts(files: CorpusFiles, texts: Texts, labelled: LabelledPairs) -> Int64:
+    if len(texts.ids) < 2:
         raise CorpusError(f"{files.corpus}: holds one document: training needs others beside it")
-    qrels = read_qrels(files.qrels) if files.qrels else {}
-    return read_labelled_pairs(files, encoded.ids, seed, allow_shared=allow_shared), qrels
+    parts = given_parts(texts.ids, labelled)
+    if files.splits and (parts == LEFT_OUT).all():
+        raise CorpusError(f"{files.splits}: names no document of {files.corpus}")
+    return parts
 
 
-def _training_corpus(
-    files: CorpusFiles,
-    encoded: EncodedCorpus,
-    labelled: LabelledPairs,
-    qrels: Qrels,
-    parts: Int64,
-    trained: set[str],
-) -> TrainingCorpus:
-    pairs, pairs_unused = place_pairs(labelled, encoded.ids, parts)
-    held_out = held_out_edges(pairs)
-    edges, judgements, links_unused = _place_links(files, qrels, encoded, parts, held_out)
-    order = np.lexsort((edges[:, 1], edges[:, 0]))
-    ends = np.cumsum(np.bincount(edges[:, 0], minlength=len(parts)))
+def _known_corpus(
+    files: CorpusFiles, texts: T, labelled: LabelledPairs, parts: Int64, trained: set[str]
+) -> KnownCorpus[T]:
+    pairs, pairs_unused = place_pairs(labelled, texts.ids, parts)
+    edges, judgements, links_unused = _place_links(files, texts.ids, parts, held_out_edges(pairs))
     names = [*PARTS, "left out"]
     found = Found(
         corpus=str(files.corpus),
         documents={name: int((parts % len(names) == n).sum()) for n, name in enumerate(names)},
-        chosen=not labelled.given,
-        links=len(edges) // 2,
+        chosen=not labelled.part_of,
+        links=len(edges),
         links_unused=links_unused,
         queries=len(judgements),
         pairs={
@@ -220,32 +241,18 @@ def _training_corpus(
             if len(rows.labels)
         },
         pairs_unused=pairs_unused,
-        splits_unknown=labelled.splits_unknown,
-        texts_seen=count_seen(encoded.hashes, parts, pairs, trained),
+        splits_unknown=len(labelled.part_of.keys() - set(texts.ids)) if files.splits else 0,
+        texts_seen=count_seen(texts.hashes, parts, pairs, trained),
     )
-    _require_both_labels(files, pairs[TRAIN])
-    return TrainingCorpus(
-        files=files,
-        encoded=encoded,
-        parts=parts,
-        link_ends=ends.astype(np.int64),
-        links=edges[order, 1],
-        pairs=pairs[TRAIN],
-        valid_pairs=pairs[VALID],
-        judgements=judgements,
-        found=found,
-    )
+    return KnownCorpus(files, texts, parts, relate(edges), pairs, judgements, found)
 
 
 def _place_links(
-    files: CorpusFiles,
-    qrels: Qrels,
-    encoded: EncodedCorpus,
-    parts: Int64,
-    held_out: set[tuple[int, int]],
-) -> tuple[Int64, Qrels, int]:
-    """Return the links of the training part [L, 2] in both directions, judgements, the unused."""
-    row_of = {name: row for row, name in enumerate(encoded.ids)}
+    files: CorpusFiles, ids: Sequence[str], parts: Int64, held_out: set[tuple[int, int]]
+) -> tuple[set[tuple[int, int]], Qrels, int]:
+    """Return the links of the training part as rows (lower, higher), judgements, the unused."""
+    qrels = read_qrels(files.qrels) if files.qrels else {}
+    row_of = {name: row for row, name in enumerate(ids)}
     if qrels and not any(query in row_of for query in qrels):
         raise CorpusError(f"{files.qrels}: no query is a document of {files.corpus}")
     edges: set[tuple[int, int]] = set()
@@ -256,20 +263,10 @@ def _place_links(
             judgements[query] = judged
             continue
         for document in (name for name, relevance in judged.items() if relevance > 0):
-            a, b = row_of.get(query, -1), row_of.get(document, -1)
-            inside = min(a, b) >= 0 and a != b and parts[a] == parts[b] == TRAIN
-            if not inside or (min(a, b), max(a, b)) in held_out:
-                unused += 1
+            a, b = sorted((row_of.get(query, -1), row_of.get(document, -1)))
+            inside = 0 <= a < b and parts[a] == parts[b] == TRAIN
+            if inside and (a, b) not in held_out:
+                edges.add((a, b))
             else:
-                edges |= {(a, b), (b, a)}
-    return np.array(sorted(edges), dtype=np.int64).reshape(-1, 2), judgements, unused
-
-
-def _require_both_labels(files: CorpusFiles, pairs: PairRows) -> None:
-    if len(pairs.labels) and len(set(pairs.labels.tolist())) == 1:
-        label = int(pairs.labels[0])
-        raise CorpusError(
-            f"{', '.join(map(str, files.pairs))}: all pairs for training have the label {label}: "
-            "training on pairs takes similar ones and others; similar ones alone can be given as "
-            "links (qrels)"
-        )
+                unused += 1
+    return edges, judgements, unused

@@ -8,8 +8,9 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.judgements import PARTS
 from index.document import Document
@@ -43,43 +44,78 @@ def new_folder(output: Path) -> Iterator[Path]:
     unfinished.replace(output)
 
 
-def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON Lines with gzip; equal records make an equal file."""
+class LabelledIds(NamedTuple):
+    """The ids of two documents, and whether they match."""
+
+    source: str
+    target: str
+    label: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """The content of a corpus folder.
+
+    Attributes:
+        documents: read while the folder is written, so that they may be larger than the memory.
+        pairs: by part, train, valid or test; "" where their documents decide.
+        judgements: (query, document, relevance).
+        queries: that are no documents.
+        parts: of documents, or of queries that are no documents; read after the documents.
+        left_out: how much was left out, by reason.
+    """
+
+    documents: Iterable[Document]
+    pairs: Mapping[str, Sequence[LabelledIds]] = field(default_factory=dict)
+    judgements: Sequence[tuple[str, str, int]] = ()
+    queries: Sequence[Document] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def write_corpus(folder: Path, content: DataSet) -> int:
+    """Write corpus.jsonl.gz, and of queries, pairs, qrels and splits the files of what is there.
+
+    Equal content makes equal files.
+
+    Returns:
+        The number of documents.
+    """
+    documents = _write_records(folder / "corpus.jsonl.gz", content.documents)
+    if content.queries:
+        _write_records(folder / "queries.jsonl.gz", content.queries)
+    for part, pairs in content.pairs.items():
+        records = ({**pair._asdict(), "label": int(pair.label)} for pair in pairs)
+        lines = (json.dumps(record, ensure_ascii=False) for record in records)
+        _write_lines(folder / (f"pairs.{part}.jsonl" if part else "pairs.jsonl"), lines)
+    _write_lines(folder / "splits.tsv", (f"{name}\t{part}" for name, part in content.parts.items()))
+    judged = (f"{query}\t0\t{name}\t{relevance}" for query, name, relevance in content.judgements)
+    _write_lines(folder / "qrels.tsv", judged)
+    return documents
+
+
+def _write_records(path: Path, documents: Iterable[Document]) -> int:
+    """Write documents as JSON Lines with gzip; return how many."""
+    number = 0
     with (
         path.open("wb") as file,
         # Without a time and a name in its head, equal content is an equal file.
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
         io.TextIOWrapper(packed, encoding="utf-8") as stream,
     ):
-        for record in records:
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+        for document in documents:
+            record = {"id": document.id, "title": document.title, "text": document.text}
+            metadata = {"metadata": dict(document.metadata)} if document.metadata else {}
+            stream.write(json.dumps(record | metadata, ensure_ascii=False) + "\n")
+            number += 1
+    return number
 
 
-def record_of(document: Document) -> dict[str, Any]:
-    """Return a document as a record."""
-    record: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
-    return record | ({"metadata": dict(document.metadata)} if document.metadata else {})
-
-
-def write_splits(folder: Path, parts: Mapping[str, str]) -> None:
-    """Write the part of each id as splits.tsv."""
-    lines = (f"{name}\t{part}\n" for name, part in parts.items())
-    (folder / "splits.tsv").write_text("".join(lines), encoding="utf-8")
-
-
-def write_judgements(folder: Path, judgements: Iterable[tuple[str, str, int]]) -> None:
-    """Write (query, document, relevance) as qrels.tsv."""
-    with (folder / "qrels.tsv").open("w", encoding="utf-8") as stream:
-        for query, document, relevance in judgements:
-            stream.write(f"{query}\t0\t{document}\t{relevance}\n")
-
-
-def write_pairs(path: Path, pairs: Iterable[tuple[str, str, bool]]) -> None:
-    """Write (source, target, label) as JSON Lines."""
-    with path.open("w", encoding="utf-8") as stream:
-        for source, target, label in pairs:
-            record = {"source": source, "target": target, "label": int(label)}
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file, or none where there is no line."""
+    content = "".join(f"{line}\n" for line in lines)
+    if content:
+        path.write_text(content, encoding="utf-8")
 
 
 LEARNED = "learned.txt"

@@ -14,14 +14,12 @@ from index.document import Document
 from index.errors import CorpusError
 from index.store.document_store import DocumentStore
 from training.data.corpus_folder import (
+    DataSet,
+    LabelledIds,
     new_folder,
-    record_of,
+    write_corpus,
     write_counts,
-    write_judgements,
     write_learned,
-    write_pairs,
-    write_records,
-    write_splits,
 )
 
 MIN_QUERIES = 20  # with a relevant answer
@@ -31,8 +29,6 @@ OTHERS = 10_000  # documents without feedback, at most: to learn from, and to se
 _SEED = 0
 _BATCH = 128
 TRAIN, VALID = "train", "valid"
-
-Pair = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +67,23 @@ def write_feedback_corpus(
     divided = _divide(store, judged)
     _require_enough(judged, divided)
     pairs = _pairs(judged, divided)
-    both = len({label for a, _, label in pairs if divided.parts[a] == TRAIN}) > 1
+    both = len({pair.label for pair in pairs if divided.parts[pair.source] == TRAIN}) > 1
     parts = dict(divided.parts)
+    content = DataSet(
+        _documents(store, judged, divided, parts),
+        pairs={"": pairs} if both else {},
+        judgements=[
+            (_id_of(query), name, grade)
+            for query in sorted(judged, key=_id_of)
+            for name, grade in sorted(query.grades.items())
+        ],
+        parts=parts,
+    )
+    queries = [name for name in map(_id_of, judged) if divided.parts.get(name) == TRAIN]
     with new_folder(output) as folder:
-        write_records(folder / "corpus.jsonl.gz", _records(store, judged, divided, parts))
-        write_splits(folder, parts)
-        write_judgements(folder, _judgements(judged))
-        queries = [name for name in map(_id_of, judged) if divided.parts.get(name) == TRAIN]
+        documents = write_corpus(folder, content)
         write_learned(folder, {divided.texts[name].hex() for name in queries})
-        if both:
-            write_pairs(folder / "pairs.jsonl", pairs)
-        counts = _counts(judged, divided, pairs) | {"documents": len(parts), "pairs used": both}
+        counts = _counts(judged, divided, pairs) | {"documents": documents, "pairs used": both}
         write_counts(folder, counts)
     return counts
 
@@ -126,7 +128,7 @@ def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
             )
 
 
-def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
+def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[LabelledIds]:
     """Return the pairs inside of the parts; of two verdicts on one pair, relevant counts."""
     labels: dict[tuple[str, str], bool] = {}
     for query in judged:
@@ -136,29 +138,23 @@ def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
             if len(parts) == 1 and None not in parts and source != target:
                 ends = (min(source, target), max(source, target))
                 labels[ends] = labels.get(ends, False) or grade > 0
-    return [(a, b, label) for (a, b), label in sorted(labels.items())]
+    return [LabelledIds(a, b, label) for (a, b), label in sorted(labels.items())]
 
 
-def _judgements(judged: Sequence[JudgedQuery]) -> Iterator[tuple[str, str, int]]:
-    for query in sorted(judged, key=_id_of):
-        for name, grade in sorted(query.grades.items()):
-            yield _id_of(query), name, grade
-
-
-def _records(
+def _documents(
     store: DocumentStore,
     judged: Sequence[JudgedQuery],
     divided: _Divided,
     parts: dict[str, str],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Document]:
     """Yield every document; the parts of those without feedback are added to `parts`."""
     for query in judged:
         if query.document_id is None:
-            yield {"id": _id_of(query), "title": query.title, "text": query.text}
+            yield Document(_id_of(query), query.text, query.title)
     answers = sorted(set(divided.texts) - {_id_of(query) for query in judged})
     queries = sorted(query.document_id for query in judged if query.document_id is not None)
     for document in chain(_stored(store, answers), _stored(store, queries)):
-        yield record_of(replace(document, metadata={}))
+        yield replace(document, metadata={})
     held_out = divided.held_out
     families = set(
         store.families.of_ids([name for name, part in parts.items() if part != TRAIN]).values()
@@ -169,7 +165,7 @@ def _records(
         seen = document.content_hash in held_out or family_of.get(document.id) in families
         if not seen:
             parts[document.id] = TRAIN
-            yield record_of(replace(document, metadata={}))
+            yield replace(document, metadata={})
 
 
 def _others(store: DocumentStore, named: frozenset[str]) -> list[str]:
@@ -192,7 +188,7 @@ def _stored(store: DocumentStore, names: Sequence[str]) -> Iterator[Document]:
 
 
 def _counts(
-    judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[Pair]
+    judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[LabelledIds]
 ) -> dict[str, Any]:
     queries = Counter(divided.parts.get(_id_of(query)) for query in judged)
     labels = Counter((divided.parts[source], label) for source, _, label in pairs)

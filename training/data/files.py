@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -72,17 +72,10 @@ EncoderJob = TrainingJob[Checkpoint]
 RerankJob = TrainingJob[RerankerCheckpoint]
 
 
-class TimeLimit:
-    """Stops a job after its seconds, counted from now; checked before each step."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = math.inf if seconds is None else time.monotonic() + seconds
-        self.over = False
-
-    def __call__(self) -> bool:
-        """Return whether they are over."""
-        self.over = time.monotonic() >= self._end
-        return self.over
+def time_limit(seconds: float | None) -> Callable[[], bool]:
+    """Return what says whether so many seconds are over, counted from now."""
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
 
 
 def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":

@@ -7,10 +7,11 @@ it that.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,43 +20,34 @@ from numpy.typing import NDArray
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import WORD, PairTokenizer, PairTokens, join_pair
-from evaluation.judgements import PARTS, PairRows, Qrels, read_pairs, read_qrels
+from evaluation.judgements import PARTS, PairRows, read_pairs
 from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
+from training.data.corpus import KnownCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, part_in_name
-from training.data.pair_files import (
-    LEFT_OUT,
-    TRAIN,
-    VALID,
-    check_equal_texts,
-    choose_parts,
-    count_seen,
-    held_out_edges,
-    place_pairs,
-    read_labelled_pairs,
-)
+from training.data.pair_files import TRAIN, VALID, held_out_edges
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.recipe import RerankRecipe
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairDataset:
-    """P pairs as tokens.
+    """P pairs of one corpus as tokens.
 
     Attributes:
         texts: of each pair, the token ids of its first and its second text, uint32, without special
             tokens.
         labels: Float32[P], 1 for a match and 0 for none.
-        groups: Int64[P], the corpus of a training pair, the query of a validation pair.
+        queries: Int64[P], the number of the query that a validation pair is of.
     """
 
     texts: Sequence[tuple[NDArray[Any], NDArray[Any]]]
     labels: Float32
-    groups: Int64
+    queries: Int64
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -79,78 +71,35 @@ ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are fo
 
 
 @dataclass(frozen=True, slots=True)
-class RerankCorpus:
-    """One corpus of N documents.
+class WholeTexts:
+    """N documents; neighbours are found by their texts, and pairs are read with their titles.
 
     Attributes:
-        files: where it came from.
+        documents: N.
         ids: N document ids.
-        texts: N texts, by whose words neighbours are found.
-        readings: N texts with their titles, as they are read.
         hashes: N SHA-256 of the texts, in hex.
-        parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
-        qrels: its links, as judgements whose queries are documents; empty where it has none.
-        pairs: labelled pairs by part.
-        texts_seen: held-out texts that training sees too; 0 unless shared documents are allowed.
     """
 
-    files: CorpusFiles
+    documents: tuple[Document, ...]
     ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    readings: tuple[str, ...]
     hashes: tuple[str, ...]
-    parts: Int64
-    qrels: Qrels
-    pairs: Mapping[int, PairRows]
-    texts_seen: int
-
-    def valid_queries(self) -> Int64:
-        """Return the rows of the validation part that have links."""
-        rows = np.flatnonzero(self.parts == VALID).tolist()
-        return np.array([row for row in rows if self.ids[row] in self.qrels], dtype=np.int64)
-
-    def has_valid_pairs(self) -> bool:
-        """Whether there are validation pairs of both labels."""
-        labels = self.pairs[VALID].labels
-        return bool(labels.any() and not labels.all())
 
 
-def read_rerank_corpus(
-    files: CorpusFiles, seed: int = 0, *, allow_shared: bool = False
-) -> RerankCorpus:
-    """Read a corpus with its links, labelled pairs and parts.
+RerankCorpus = KnownCorpus[WholeTexts]
 
-    Args:
-        seed: of the parts of documents to which no file gives one.
-        allow_shared: whether training may see documents of held-out pairs, and held-out texts.
-    """
-    documents = [item for item in read_corpus(files.corpus) if isinstance(item, Document)]
+
+def read_rerank_corpora(
+    corpora: Sequence[CorpusFiles], seed: int = 0, *, allow_shared: bool = False
+) -> tuple[RerankCorpus, ...]:
+    """Read corpora with their texts; for the arguments see `read_training_data`."""
+    read = [(files, _read_texts(files.corpus)) for files in corpora]
+    return read_training_data(read, seed, allow_shared=allow_shared)
+
+
+def _read_texts(corpus: Path) -> WholeTexts:
+    documents = tuple(item for item in read_corpus(corpus) if isinstance(item, Document))
     ids = tuple(document.id for document in documents)
-    hashes = tuple(document.content_hash.hex() for document in documents)
-    labelled = read_labelled_pairs(files, ids, seed, allow_shared=allow_shared)
-    parts = labelled.parts
-    if files.splits is None:
-        given = zip(hashes, parts.tolist(), strict=True)
-        known = {text_hash: part for text_hash, part in given if part != LEFT_OUT}
-        parts = choose_parts(parts, hashes, known, seed)
-    if not allow_shared:
-        check_equal_texts(
-            (f"{name!r} of {files.corpus}", h, part)
-            for name, h, part in zip(ids, hashes, parts.tolist(), strict=True)
-        )
-    pairs, _ = place_pairs(labelled, ids, parts)
-    trained = {hashes[row] for row in np.flatnonzero(parts == TRAIN)}
-    return RerankCorpus(
-        files=files,
-        ids=ids,
-        texts=tuple(document.text for document in documents),
-        readings=tuple(document.titled_text for document in documents),
-        hashes=hashes,
-        parts=parts,
-        qrels=read_qrels(files.qrels) if files.qrels else {},
-        pairs=pairs,
-        texts_seen=count_seen(hashes, parts, pairs, trained),
-    )
+    return WholeTexts(documents, ids, tuple(each.content_hash.hex() for each in documents))
 
 
 def check_rerank_files(corpora: Sequence[CorpusFiles], *, given: bool = False) -> None:
@@ -201,7 +150,7 @@ class RowPair(NamedTuple):
     first: int
     second: int
     label: float
-    group: int = 0
+    query: int = 0
 
 
 def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
@@ -210,7 +159,6 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
     Links and pairs of label 1 match. Pairs of label 0 do not, nor do lexical neighbours and random
     documents: where only labelled pairs are known, neighbours that probably match are left out.
     """
-    rows = np.flatnonzero(corpus.parts == TRAIN)
     labelled = _by_label(corpus.pairs[TRAIN])
     if recipe.pairs == "given":
         if not all(labelled.values()):
@@ -219,11 +167,12 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
             RowPair(a, b, float(label)) for label in labelled for a, b in sorted(labelled[label])
         ]
     held_out = held_out_edges(corpus.pairs)
-    linked = (_links(corpus, rows) - held_out) | labelled[True]
+    links = {_edge(row, int(other)) for row, others in corpus.links.items() for other in others}
+    linked = links | labelled[True]
     if not linked:
         raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
     different = labelled[False] - linked
-    near = _near(corpus, rows, linked, recipe.candidates) - linked - different - held_out
+    near = _near(corpus, linked, recipe.candidates) - linked - different - held_out
     return _sample(linked, different, near, held_out, recipe.random)
 
 
@@ -234,10 +183,11 @@ def _by_label(pairs: PairRows) -> dict[bool, set[Edge]]:
     return edges
 
 
-def _near(corpus: RerankCorpus, rows: Int64, linked: set[Edge], candidates: int) -> set[Edge]:
+def _near(corpus: RerankCorpus, linked: set[Edge], candidates: int) -> set[Edge]:
     """Pair the documents that have a match with their lexical neighbours in the training part."""
-    found = find_neighbours([corpus.texts[row] for row in rows])
-    likely = np.inf if corpus.qrels else PROBABLE_MATCH
+    rows = corpus.rows(TRAIN)
+    found = find_neighbours([corpus.texts.documents[row].text for row in rows])
+    likely = np.inf if corpus.files.qrels else PROBABLE_MATCH
     near = np.where(found.similarities < likely, found.nearest, NO_VECTOR)
     asking = {row for edge in linked for row in edge}
     return {
@@ -283,24 +233,13 @@ def _random_pairs(linked: Sequence[Edge], number: int, chance: np.random.Generat
     return {_edge(a, b) for a, b in chosen if a != b}
 
 
-def _links(corpus: RerankCorpus, rows: Int64) -> set[Edge]:
-    """Return the links between these rows, each as (lower, higher)."""
-    row_of = {corpus.ids[row]: row for row in rows.tolist()}
-    return {
-        _edge(row_of[query], row_of[name])
-        for query, judged in corpus.qrels.items()
-        for name, relevance in judged.items()
-        if relevance > 0 and query in row_of and name in row_of and query != name
-    }
-
-
 def _edge(a: int, b: int) -> Edge:
     return (a, b) if a < b else (b, a)
 
 
 def choose_figure(corpora: Sequence[RerankCorpus]) -> str:
     """Return the best figure that validation allows: of queries with links, else of pairs."""
-    if any(len(corpus.valid_queries()) for corpus in corpora):
+    if any(corpus.judgements for corpus in corpora):
         return QUERIES
     if any(corpus.has_valid_pairs() for corpus in corpora):
         return LABELLED
@@ -319,7 +258,7 @@ def validation_pairs(corpus: RerankCorpus, figure: str, candidates: int) -> list
     pairs, as many of each label if there are enough.
     """
     if figure == QUERIES:
-        return _candidates(corpus, candidates)
+        return _candidates(corpus, candidates) if corpus.judgements else []
     pairs = corpus.pairs[VALID]
     if not corpus.has_valid_pairs():
         return []
@@ -336,30 +275,28 @@ def validation_pairs(corpus: RerankCorpus, figure: str, candidates: int) -> list
 
 
 def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
-    rows = corpus.valid_queries()
-    if not len(rows):
-        return []
+    row_of = {name: row for row, name in enumerate(corpus.texts.ids)}
+    rows = np.array(sorted(row_of[name] for name in corpus.judgements), dtype=np.int64)
     chosen = np.random.default_rng(0).permutation(rows)[:VALID_QUERIES]
-    names = [corpus.ids[row] for row in chosen]
-    run = rank(lexical_system(corpus.texts), corpus.ids, names, chosen)
-    row_of = {name: row for row, name in enumerate(corpus.ids)}
+    names = [corpus.texts.ids[row] for row in chosen]
+    lexical = lexical_system([document.text for document in corpus.texts.documents])
+    run = rank(lexical, corpus.texts.ids, names, chosen)
     return [
-        RowPair(row_of[name], row_of[other], float(corpus.qrels[name].get(other, 0)), group)
-        for group, name in enumerate(names)
+        RowPair(row_of[name], row_of[other], float(corpus.judgements[name].get(other, 0)), query)
+        for query, name in enumerate(names)
         for other in islice(run[name], candidates)
     ]
 
 
 _PAIRS_A_STEP = 64
-GROUPS = 100_000  # of validation pairs, of a corpus
 
 
 @dataclass(frozen=True, slots=True)
 class RerankData:
-    """Pairs to train on, and pairs that a figure is measured on; see `LabelledPairDataset`."""
+    """Pairs of each corpus to train on, and pairs that a figure is measured on, maybe none."""
 
-    training: LabelledPairDataset
-    validation: LabelledPairDataset
+    training: Sequence[LabelledPairDataset]
+    validation: Sequence[LabelledPairDataset]
     figure: str
 
 
@@ -372,17 +309,13 @@ def prepare_rerank_data(
     """Choose and tokenise the pairs of corpora."""
     reader = PairTokenizer(checkpoint)
     figure = choose_figure(corpora)
-    training = LabelledPairDataset([], np.empty(0, np.float32), np.empty(0, np.int64))
-    validation = training
-    for number, corpus in enumerate(corpora):
-        train = [pair._replace(group=number) for pair in training_pairs(corpus, recipe)]
-        valid = [
-            pair._replace(group=pair.group + number * GROUPS)
-            for pair in validation_pairs(corpus, figure, recipe.candidates)
-        ]
-        training = _with_pairs(training, train, corpus, reader, progress)
-        validation = _with_pairs(validation, valid, corpus, reader, progress)
-    if not validation.labels.any():
+    training, validation = [], []
+    for corpus in corpora:
+        pairs = training_pairs(corpus, recipe)
+        training.append(_tokenise(pairs, corpus, reader, progress))
+        pairs = validation_pairs(corpus, figure, recipe.candidates)
+        validation.append(_tokenise(pairs, corpus, reader, progress))
+    if not any(table.labels.any() for table in validation):
         raise CorpusError(
             f"no link of a validation query is among its first {recipe.candidates} lexical "
             "candidates: there is nothing to validate on"
@@ -392,31 +325,19 @@ def prepare_rerank_data(
 
 def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerCheckpoint) -> str:
     """Return the fingerprint of the data and the checkpoint of a run."""
-    digest = hashlib.sha256(checkpoint.fingerprint.encode())
+    digest = hashlib.sha256(f"{checkpoint.fingerprint} {data_fingerprint(corpora)}".encode())
     for corpus in corpora:
-        digest.update(hashlib.sha256("\0".join(corpus.readings).encode()).digest())
-        digest.update(" ".join([*corpus.ids, *corpus.hashes]).encode())
-        digest.update(corpus.parts.tobytes())
-        digest.update(
-            repr(sorted((q, sorted(d.items())) for q, d in corpus.qrels.items())).encode()
-        )
-        for pairs in corpus.pairs.values():
-            digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
-            digest.update(pairs.labels.tobytes())
+        titles = (document.title for document in corpus.texts.documents)
+        digest.update("\0".join(titles).encode())
     return digest.hexdigest()
 
 
-def _with_pairs(
-    table: LabelledPairDataset,
-    pairs: Sequence[RowPair],
-    corpus: RerankCorpus,
-    reader: PairTokenizer,
-    progress: Progress,
+def _tokenise(
+    pairs: Sequence[RowPair], corpus: RerankCorpus, reader: PairTokenizer, progress: Progress
 ) -> LabelledPairDataset:
-    """Return a data set with the tokens of more pairs, those of a corpus."""
     progress.started("preparing pairs", len(pairs), unit="pairs")
-    read = cache(lambda row: reader.read(corpus.readings[row]))
-    texts = [*table.texts]
+    read = cache(lambda row: reader.read(corpus.texts.documents[row].titled_text))
+    texts = []
     for number, pair in enumerate(pairs, start=1):
         tokens = reader.pair(read(pair.first), read(pair.second))
         ids, words = tokens.input_ids.astype(np.uint32), tokens.special == WORD
@@ -425,7 +346,5 @@ def _with_pairs(
         if number % _PAIRS_A_STEP == 0:
             progress.advanced(_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
     labels = np.array([pair.label for pair in pairs], dtype=np.float32)
-    groups = np.array([pair.group for pair in pairs], dtype=np.int64)
-    return LabelledPairDataset(
-        texts, np.concatenate([table.labels, labels]), np.concatenate([table.groups, groups])
-    )
+    queries = np.array([pair.query for pair in pairs], dtype=np.int64)
+    return LabelledPairDataset(texts, labels, queries)

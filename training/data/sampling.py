@@ -23,7 +23,7 @@ from index.corpus.reader import read_corpus, read_documents
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus import TrainingCorpus
+from training.data.corpus import Related, TrainingCorpus, relate
 from training.data.pair_files import TRAIN
 from training.recipe import (
     ContrastiveRecipe,
@@ -32,6 +32,7 @@ from training.recipe import (
     PairsRecipe,
     SectionsRecipe,
     SupervisedContrastiveRecipe,
+    TrainingRecipe,
 )
 
 
@@ -147,7 +148,7 @@ def cut_blocks(
 
 
 NEIGHBOURS = 32  # of each document, at most
-_ROWS_A_CALL = 256
+_MEMORY = 64  # MiB of similarities that are held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,23 +175,16 @@ class Neighbours:
 
 def find_neighbours(texts: Sequence[str]) -> Neighbours:
     """Compare each text with each other."""
+    from sklearn import config_context
+    from sklearn.neighbors import NearestNeighbors
+
     matrix = tfidf_matrix(texts)
     count = min(NEIGHBOURS, len(texts) - 1)
-    transposed = matrix.T.tocsr()
-    nearest = np.full((len(texts), count), -1, dtype=np.int64)
-    similarities = np.zeros((len(texts), count), dtype=np.float32)
-    for start in range(0, len(texts), _ROWS_A_CALL):
-        cosines = (matrix[start : start + _ROWS_A_CALL] @ transposed).toarray()  # [r, M]
-        rows = np.arange(len(cosines))
-        cosines[rows, start + rows] = -1.0  # a document is not its own neighbour
-        best = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
-        found = np.take_along_axis(cosines, best, axis=1)
-        order = np.lexsort((best, -found), axis=1)
-        best, found = np.take_along_axis(best, order, 1), np.take_along_axis(found, order, 1)
-        some = slice(start, start + len(cosines))
-        nearest[some] = np.where(found > 0, best, -1)
-        similarities[some] = np.maximum(found, 0)
-    return Neighbours(nearest, similarities, matrix)
+    search = NearestNeighbors(n_neighbors=count, metric="cosine", algorithm="brute").fit(matrix)
+    with config_context(working_memory=_MEMORY):
+        distances, nearest = search.kneighbors()  # a text is not its own neighbour
+    similarities = np.maximum(1 - distances, 0).astype(np.float32)
+    return Neighbours(np.where(similarities > 0, nearest, -1), similarities, matrix)
 
 
 PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
@@ -222,13 +216,13 @@ class TrainingSource:
     ) -> DocumentSlice:
         """Return a document, some of its blocks, or one of its sections."""
         return DocumentSlice(
-            self.number, int(self.corpus.encoded.rows[row]), places, section, sections
+            self.number, int(self.corpus.texts.rows[row]), places, section, sections
         )
 
     def blocks(self, row: int) -> int:
         """Return how many blocks of a document are read."""
-        encoded = self.corpus.encoded
-        return min(int(encoded.archive.sizes[encoded.rows[row]]), self.max_blocks)
+        texts = self.corpus.texts
+        return min(int(texts.archive.sizes[texts.rows[row]]), self.max_blocks)
 
     def near(self, row: int) -> Int64:
         """Return the rows of the lexical neighbours of a document, nearest first."""
@@ -256,8 +250,9 @@ def sample_pairs(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> PairBatch:
     """Sample size / 2 labelled pairs."""
-    source = choose_source(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
-    pairs = source.corpus.pairs
+    counts = [len(source.corpus.pairs[TRAIN].labels) for source in sources]
+    source = choose_source(sources, counts, "pairs", random)
+    pairs = source.corpus.pairs[TRAIN]
     chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
     return PairBatch(
         tuple(source.part(row) for row in pairs.sources[chosen]),
@@ -270,22 +265,19 @@ def sample_links(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
     """Sample queries, for each a linked document and lexical neighbours that are not linked."""
-    source = choose_source(sources, [len(s.corpus.links) for s in sources], "links", random)
-    corpus = source.corpus
-    linked = np.unique(np.searchsorted(corpus.link_ends, np.arange(len(corpus.links)), "right"))
-    queries = random.permutation(linked)[: max(1, size // (2 + hard_negatives))]
-    found = [int(random.choice(corpus.linked(int(query)))) for query in queries]
-    for query in queries.tolist():
+    source = choose_source(sources, [s.corpus.found.links for s in sources], "links", random)
+    links = source.corpus.links
+    queries = random.permutation(list(links))[: max(1, size // (2 + hard_negatives))].tolist()
+    found = [int(random.choice(links[query])) for query in queries]
+    for query in queries:
         found += _hard_negatives(source, query, hard_negatives, random)
     candidates = list(dict.fromkeys(found))
-    positives = np.array(
-        [np.isin(candidates, corpus.linked(int(query))) for query in queries], dtype=np.bool_
-    )
+    positives = np.array([np.isin(candidates, links[query]) for query in queries], dtype=np.bool_)
     return CandidateBatch(
-        tuple(source.part(int(row)) for row in queries),
-        tuple(source.part(row) for row in candidates),
+        tuple(map(source.part, queries)),
+        tuple(map(source.part, candidates)),
         positives,
-        _ignored(source, queries.tolist(), candidates) & ~positives,
+        _ignored(source, queries, candidates) & ~positives,
     )
 
 
@@ -378,7 +370,7 @@ def find_section_starts(
         each is the first block without text of the section before it.
     """
     progress.started(f"sections of {corpus.files.corpus.name}", None)
-    row_of = {corpus.encoded.ids[row]: row for row in corpus.rows(TRAIN).tolist()}
+    row_of = {corpus.texts.ids[row]: row for row in corpus.rows(TRAIN).tolist()}
     tokenizer = BlockTokenizer(checkpoint)
     starts = {}
     for document in read_corpus(corpus.files.corpus):
@@ -402,9 +394,6 @@ def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> 
     return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
 
 
-Related = Mapping[int, Int64]  # row -> the rows that it is related to, at least one
-
-
 def sample_labels(
     sources: Sequence[TrainingSource],
     size: int,
@@ -422,28 +411,18 @@ def sample_labels(
         parts: sections of a document; 1 leaves documents whole.
         related: documents of each source, by its number.
     """
-    known = [sum(row in related.get(s.number, {}) for row in s.rows.tolist()) for s in sources]
+    known = [len(related.get(source.number, ())) for source in sources]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
     groups = _groups(source, related.get(source.number, {}), random, alone=not any(known))
     return _labelled(source, groups, size, parts, random)
 
 
-def linked_documents(source: TrainingSource) -> Related:
-    """Return the relations that links give."""
-    links = ((row, source.corpus.linked(row)) for row in source.rows.tolist())
-    return {row: others for row, others in links if len(others)}
-
-
 def matching_documents(source: TrainingSource) -> Related:
     """Return the relations that the labelled pairs of the training part give."""
-    pairs = source.corpus.pairs
-    sources, targets = pairs.sources[pairs.labels], pairs.targets[pairs.labels]
-    found: dict[int, list[int]] = {}
-    for a, b in zip(sources.tolist(), targets.tolist(), strict=True):
-        found.setdefault(a, []).append(b)
-        found.setdefault(b, []).append(a)
-    return {row: np.unique(np.array(others, dtype=np.int64)) for row, others in found.items()}
+    pairs = source.corpus.pairs[TRAIN]
+    ends = pairs.sources[pairs.labels].tolist(), pairs.targets[pairs.labels].tolist()
+    return relate(zip(*ends, strict=True))
 
 
 def _groups(
@@ -483,25 +462,37 @@ def _labelled(
     return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))
 
 
+def _require_both_labels(sources: Sequence[TrainingSource]) -> None:
+    for corpus in (source.corpus for source in sources):
+        labels = corpus.pairs[TRAIN].labels
+        if len(labels) and labels.all() == labels.any():
+            raise CorpusError(
+                f"{', '.join(map(str, corpus.files.pairs))}: all pairs for training have the label "
+                f"{int(labels[0])}: training on pairs takes similar ones and others; similar ones "
+                "alone can be given as links (qrels)"
+            )
+
+
 Sampler = Callable[[np.random.Generator], BatchSpec]
 _OF_WORDS = frozenset({"links", "halves", "distil"})  # kinds that know lexical neighbours
 
 
 def find_sources(
+    recipe: TrainingRecipe,
+    start: Checkpoint,
     data: Sequence[TrainingCorpus],
-    max_blocks: int,
     progress: Progress,
-    *,
-    neighbours: bool = True,
 ) -> list[TrainingSource]:
-    """Find the lexical neighbours of the training part of each corpus.
+    """Find what the samplers of a recipe need: lexical neighbours and sections, if they do.
+
+    Lexical neighbours are of the training part of each corpus: all of its texts are read, and each
+    is compared with each.
 
     Args:
+        start: whose tokenizer cut the documents into blocks.
         data: corpora; the number of a part's archive is their place.
-        max_blocks: blocks of a document that training reads.
-        neighbours: whether they are searched for: all texts are read, and each is compared with
-            each.
     """
+    cut = any("parts" in objective.parameters for objective in recipe.objectives)
     sources = []
     for number, corpus in enumerate(data):
         rows = corpus.rows(TRAIN)
@@ -509,12 +500,13 @@ def find_sources(
             continue  # nothing to sample: held-out documents only
         nothing = np.empty((len(rows), 0), dtype=np.int64)
         found = Neighbours(nothing, nothing.astype(np.float32), None)
-        if neighbours:
+        if needs_neighbours(recipe.objectives):
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
-            ids = [corpus.encoded.ids[row] for row in rows.tolist()]
+            ids = [corpus.texts.ids[row] for row in rows.tolist()]
             documents = read_documents(corpus.files.corpus, ids)
             found = find_neighbours([document.text for document in documents])
-        sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
+        starts = find_section_starts(corpus, start, progress) if cut else {}
+        sources.append(TrainingSource(number, corpus, rows, found, recipe.max_blocks, starts))
     return sources
 
 
@@ -527,6 +519,7 @@ def sampler_of(objective: ObjectiveRecipe, sources: Sequence[TrainingSource], si
     """Return the sampler of the batches of an objective."""
     match objective:
         case PairsRecipe():
+            _require_both_labels(sources)
             return lambda random: sample_pairs(sources, size, random)
         case ContrastiveRecipe(kind="links", hard_negatives=hard):
             return lambda random: sample_links(sources, size, hard, random)
@@ -535,8 +528,12 @@ def sampler_of(objective: ObjectiveRecipe, sources: Sequence[TrainingSource], si
         case SectionsRecipe(parts=parts):
             return lambda random: sample_labels(sources, size, random, parts)
         case SupervisedContrastiveRecipe(parts=parts, groups=groups):
-            relate = matching_documents if groups == "pairs" else linked_documents
-            related = {source.number: relate(source) for source in sources}
+            related = {
+                source.number: matching_documents(source)
+                if groups == "pairs"
+                else source.corpus.links
+                for source in sources
+            }
             return lambda random: sample_labels(sources, size, random, parts, related)
         case DistillationRecipe():
             return lambda random: sample_neighbours(sources, size, random)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluation.judgements import read_qrels, text_lines
+from evaluation.judgements import text_lines
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError
 from index.progress import Progress
-from training.datasets.dataset import DataSet
-from training.datasets.lines import part_of_file, require_files, require_folder
+from training.data.corpus_folder import DataSet
+from training.datasets.lines import part_of_file, read_judgements, require_files, require_folder
 
 
 def read_beir(source: Path, progress: Progress) -> DataSet:
@@ -20,14 +20,9 @@ def read_beir(source: Path, progress: Progress) -> DataSet:
     require_folder(source)
     corpus, queries_file = _file(source, "corpus"), _file(source, "queries")
     judged_in = sorted((source / "qrels").glob("*.tsv"))
-    parts: dict[str, str] = {}
-    judgements: list[tuple[str, str, int]] = []
-    for path in require_files(judged_in, source, "file of judgements qrels/*.tsv"):
-        part = part_of_file(path)
-        for query, judged in read_qrels(path).items():
-            if parts.setdefault(query, part) != part:
-                raise CorpusError(f"{path}: the query {query!r} is in {parts[query]}, too")
-            judgements += [(query, document, relevance) for document, relevance in judged.items()]
+    judged = read_judgements(judged_in, source, "file of judgements qrels/*.tsv")
+    parts = {query: part_of_file(path) for path, query, _ in judged}
+    judgements = [(query, name, grade) for _, query, of in judged for name, grade in of.items()]
     queries = [query for query in _read(queries_file) if query.id in parts]
     missing = parts.keys() - {query.id for query in queries}
     if missing:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.judgements import text_lines
@@ -10,10 +10,9 @@ from index.corpus.json_lines import BadLine, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
+from training.data.corpus_folder import DataSet, LabelledIds
 from training.datasets.dataset import (
     TENTHS,
-    DataSet,
-    LabelledIds,
     add_negatives,
     divide,
     make_document,
@@ -22,7 +21,9 @@ from training.datasets.dataset import (
 )
 from training.datasets.lines import (
     files_below,
+    one_file_a_part,
     read_csv,
+    read_label,
     read_text,
     require_files,
     require_folder,
@@ -47,23 +48,23 @@ def read_citations(source: Path, progress: Progress) -> DataSet:
     """
     require_folder(source)
     lists = sorted(source.glob("*.tsv"))
+    left_out: Counter[str] = Counter()
+    papers: dict[str, Document] = {}
     if _hold_texts(lists):
-        return _read_texts(lists, source, progress)
+        pairs = _read_lists(lists, source, _TEXT_COLUMNS, papers, left_out, progress)
+        return DataSet(papers.values(), without_missing(pairs, papers, left_out), left_out=left_out)
     texts = [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
     require_files(texts, source, f"folder {TEXTS} with .txt files")
-    cited: Sequence[tuple[str, str]] = ()
-    listed: Mapping[str, Sequence[LabelledIds]] = {}
     if lists:
-        listed = read_pair_lists(lists, source)
+        pairs = _read_lists(lists, source, _TEXT_COLUMNS[:3], papers, left_out, progress)
+        papers = _read_papers(texts, _read_titles(source, progress), left_out, progress)
     else:
         networks = files_below(source, NETWORK)  # of all releases, the newest last
         require_files(networks, source, f"{NETWORK}, nor lists of pairs *.tsv")
         cited = _read_network(networks[-1])
-    titles = _read_titles(source, progress)
-    left_out: Counter[str] = Counter()
-    papers = _read_papers(texts, titles, left_out, progress)
-    found = without_missing(listed, papers, left_out) if lists else _sample(cited, papers, left_out)
-    return DataSet(list(papers.values()), found, left_out=left_out)
+        papers = _read_papers(texts, _read_titles(source, progress), left_out, progress)
+        pairs = _sample(cited, papers, left_out)
+    return DataSet(papers.values(), without_missing(pairs, papers, left_out), left_out=left_out)
 
 
 def body(text: str) -> str:
@@ -89,23 +90,29 @@ def _hold_texts(lists: Sequence[Path]) -> bool:
     return first is not None and first.text.count("\t") > 2
 
 
-def _read_texts(lists: Sequence[Path], source: Path, progress: Progress) -> DataSet:
-    papers: dict[str, Document] = {}
-    left_out: Counter[str] = Counter()
-    progress.started("reading pairs", None, unit="pairs")
+def _read_lists(
+    lists: Sequence[Path],
+    source: Path,
+    names: Sequence[str],
+    papers: dict[str, Document],
+    left_out: Counter[str],
+    progress: Progress,
+) -> dict[str, list[LabelledIds]]:
+    """Read the list of each part, and add the papers whose texts it has to `papers`.
 
-    def read_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-        for where, (label, *pair) in read_csv(path, _TEXT_COLUMNS, "\t"):
-            progress.advanced(1)
-            names, texts = pair[:2], pair[2:]
-            for name, text in zip(names, texts, strict=True):
-                if name not in papers and text.strip():
-                    papers[name] = make_document(where, name, text.strip())
-            yield where, [label.strip().removesuffix(".0"), *names]
+    Args:
+        names: of the columns.
+    """
 
-    listed = read_pair_lists(lists, source, read_rows)
-    found = without_missing(listed, papers, left_out)
-    return DataSet(list(papers.values()), found, left_out=left_out)
+    def read_rows(path: Path) -> Iterator[tuple[str, LabelledIds]]:
+        for where, columns in read_csv(path, names, "\t"):
+            label, a, b, *texts = (column.strip() for column in columns)
+            for name, text in zip((a, b), texts, strict=False):  # a short list has none
+                if name not in papers and text:
+                    papers[name] = make_document(where, name, text)
+            yield where, LabelledIds(a, b, read_label(label.removesuffix(".0"), where))
+
+    return read_pair_lists(one_file_a_part(lists, source), read_rows, left_out, progress)
 
 
 def _read_network(path: Path) -> list[tuple[str, str]]:
@@ -169,4 +176,4 @@ def _sample(
     left_out["citations without a text"] += len(once) - len(positives)
     pairs, missing = add_negatives(positives, lambda _: names)
     left_out["citations without a negative pair"] += missing
-    return without_missing(divide(pairs, TENTHS), names, left_out)
+    return divide(pairs, TENTHS)

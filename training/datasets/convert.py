@@ -1,25 +1,17 @@
 """The job of `longmatch lab dataset`: a data set as it is distributed becomes a corpus folder."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import (
-    new_folder,
-    record_of,
-    write_counts,
-    write_judgements,
-    write_pairs,
-    write_records,
-    write_splits,
-)
+from training.data.corpus_folder import DataSet, new_folder, write_corpus, write_counts
 from training.datasets.beir import read_beir
 from training.datasets.citations import read_citations
-from training.datasets.dataset import DataSet, paired_ids
+from training.datasets.dataset import paired_ids
 from training.datasets.news import read_news
 from training.datasets.plagiarism import read_plagiarism
 from training.datasets.text_pairs import read_text_pairs
@@ -75,47 +67,24 @@ def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -
     """
     read = DATASETS[name].read(source, progress)
     with new_folder(output) as folder:
-        written: set[str] = set()
-        write_records(folder / "corpus.jsonl.gz", _records(read, written))
-        if not written:
+        documents = write_corpus(folder, read)
+        if not documents:
             raise CorpusError(f"{source}: has no document")
-        for part, pairs in read.pairs.items():
-            if pairs:
-                write_pairs(folder / f"pairs.{part}.jsonl", pairs)
-        if read.queries:
-            write_records(folder / "queries.jsonl.gz", map(record_of, read.queries))
-        if read.parts:
-            write_splits(folder, read.parts)
-        judgements = list(read.judgements)
-        if judgements:
-            write_judgements(folder, judgements)
-        counts = _count(name, read, len(written), len(judgements))
+        counts = {
+            "data set": name,
+            "licence": DATASETS[name].licence,
+            "documents": documents,
+            "pairs": {
+                part: {"matching": sum(pair.label for pair in pairs), "all": len(pairs)}
+                for part, pairs in read.pairs.items()
+            },
+            "documents in pairs of two parts": _shared(read),
+            "judgements": len(read.judgements),
+            "queries": len(read.queries),
+            "left out": {reason: count for reason, count in read.left_out.items() if count},
+        }
         write_counts(folder, counts)
     return counts
-
-
-def _records(read: DataSet, written: set[str]) -> Iterator[dict[str, Any]]:
-    for document in read.documents:
-        if document.id in written:
-            raise CorpusError(f"the document {document.id!r} occurs twice")
-        written.add(document.id)
-        yield record_of(document)
-
-
-def _count(name: str, read: DataSet, documents: int, judgements: int) -> dict[str, Any]:
-    return {
-        "data set": name,
-        "licence": DATASETS[name].licence,
-        "documents": documents,
-        "pairs": {
-            part: {"matching": sum(pair.label for pair in pairs), "all": len(pairs)}
-            for part, pairs in read.pairs.items()
-        },
-        "documents in pairs of two parts": _shared(read),
-        "judgements": judgements,
-        "queries": len(read.queries),
-        "left out": {reason: count for reason, count in read.left_out.items() if count},
-    }
 
 
 def _shared(read: DataSet) -> int:

@@ -1,50 +1,19 @@
-"""What is read of a data set, and its labelled pairs: read from lists, sampled, divided."""
+"""Labelled pairs of data sets: read from lists, sampled, divided."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
-from training.data.corpus_folder import part_by_hash, unit_hash
-from training.datasets.lines import one_file_a_part, read_csv, read_label
+from index.progress import Progress
+from training.data.corpus_folder import LabelledIds, part_by_hash, unit_hash
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]
 TENTHS: Shares = (0.8, 0.1, 0.1)
-_COLUMNS = ("label", "document", "document")
-
-
-class LabelledIds(NamedTuple):
-    """The ids of two documents, and whether they match."""
-
-    source: str
-    target: str
-    label: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DataSet:
-    """The content of a data set.
-
-    Attributes:
-        documents: read while the corpus is written, so that it may be larger than the memory.
-        pairs: by part, train, valid or test.
-        judgements: (query, document, relevance).
-        queries: that are no documents.
-        parts: of documents, or of queries that are no documents.
-        left_out: how much was left out, by reason.
-    """
-
-    documents: Iterable[Document]
-    pairs: Mapping[str, Sequence[LabelledIds]] = field(default_factory=dict)
-    judgements: Iterable[tuple[str, str, int]] = ()
-    queries: Sequence[Document] = ()
-    parts: Mapping[str, str] = field(default_factory=dict)
-    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def make_document(
@@ -69,28 +38,38 @@ def ends(pair: LabelledIds) -> tuple[str, str]:
 
 
 def read_pair_lists(
-    paths: Sequence[Path],
-    source: Path,
-    read_rows: Callable[[Path], Iterable[tuple[str, list[str]]]] = lambda path: read_csv(
-        path, _COLUMNS, "\t"
-    ),
+    paths: Mapping[str, Path],
+    read_rows: Callable[[Path], Iterable[tuple[str, LabelledIds]]],
+    left_out: Counter[str],
+    progress: Progress,
 ) -> dict[str, list[LabelledIds]]:
-    """Read lists of `label TAB document TAB document`, one for each part.
+    """Read the list of pairs of each part; of two labels for one pair the second is an error.
+
+    A pair that an earlier row or part has is left out and counted, and so is a document that is
+    paired with itself.
 
     Args:
-        read_rows: gives label and both documents of each row of a file, with its `file:line`.
+        paths: of each part.
+        read_rows: gives the pairs of a list, each with its `file:line`.
     """
     listed: dict[str, list[LabelledIds]] = {}
     known: dict[tuple[str, str], tuple[bool, str]] = {}
-    for part, path in one_file_a_part(paths, source).items():
+    progress.started("reading pairs", None, unit="pairs")
+    for part, path in paths.items():
         listed[part] = []
-        for where, row in read_rows(path):
-            label, a, b = (column.strip() for column in row)
-            pair = LabelledIds(a, b, read_label(label, where))
+        for where, pair in read_rows(path):
+            progress.advanced(1)
             before, earlier = known.setdefault(ends(pair), (pair.label, where))
-            if before != pair.label:
-                raise CorpusError(f"{where}: {a!r} and {b!r} have another label at {earlier}")
-            listed[part].append(pair)
+            if pair.source == pair.target:
+                left_out["pairs of a text with itself"] += 1
+            elif before != pair.label:
+                raise CorpusError(
+                    f"{where}: {pair.source!r} and {pair.target!r} have another label at {earlier}"
+                )
+            elif earlier != where:
+                left_out["pairs that are there before"] += 1
+            else:
+                listed[part].append(pair)
         if not listed[part]:
             raise CorpusError(f"{path}: holds no pair")
     return listed

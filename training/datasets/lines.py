@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.judgements import PARTS, text_lines
+from evaluation.judgements import PARTS, read_qrels, text_lines
 from index.errors import CorpusError
 
 _LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
@@ -36,6 +36,19 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
     """Return the files at any depth whose names match a pattern, in order, without hidden ones."""
     found = {path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()}
     return sorted(path for path in found if not path.name.startswith("."))
+
+
+def read_judgements(
+    paths: Sequence[Path], source: Path, expected: str
+) -> list[tuple[Path, str, dict[str, int]]]:
+    """Return each judged query with its file and its judgements; a query is in one file only."""
+    found: dict[str, tuple[Path, str, dict[str, int]]] = {}
+    for path in require_files(paths, source, expected):
+        for query, judged in read_qrels(path).items():
+            first, *_ = found.setdefault(query, (path, query, judged))
+            if first != path:
+                raise CorpusError(f"{path}: the query {query!r} is judged in {first.name}, too")
+    return list(found.values())
 
 
 def read_csv(

@@ -1,13 +1,15 @@
 """CNSE and CNSS: pairs of Chinese news articles (Liu et al., ACL 2019), `|` between columns."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.judgements import text_lines
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, LabelledIds, Shares, divide, make_document
+from training.data.corpus_folder import DataSet, LabelledIds
+from training.datasets.dataset import Shares, divide, make_document, read_pair_lists
 from training.datasets.lines import read_label
 
 SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
@@ -34,28 +36,23 @@ def read_news(source: Path, progress: Progress) -> DataSet:
     A first line of names is skipped. An article id that occurs with another text is another
     document, `id~2`.
     """
-    path = _find_news(source)
-    progress.started("reading pairs", None, unit="pairs")
     documents: dict[str, Document] = {}
-    pairs: dict[tuple[str, str], LabelledIds] = {}
-    width = 0
-    for line in text_lines(path):
-        where, columns = f"{path}:{line.number}", line.text.split("|")
-        width = width or len(columns)
-        _check_columns(columns, width, where)
-        if line.number == 1 and columns[0].strip() == COLUMNS[0]:
-            continue
-        progress.advanced(1)
-        label = read_label(columns[0].strip(), where)
-        a, b = (_add(documents, where, columns[side::2]) for side in (1, 2))
-        if a == b:
-            raise CorpusError(f"{where}: an article is paired with itself")
-        known = pairs.setdefault((min(a, b), max(a, b)), LabelledIds(a, b, label))
-        if known.label != label:
-            raise CorpusError(f"{where}: {a!r} and {b!r} have another label in an earlier line")
-    if not pairs:
-        raise CorpusError(f"{path}: holds no pair")
-    return DataSet(list(documents.values()), divide(pairs.values(), SHARES))
+
+    def read_rows(path: Path) -> Iterator[tuple[str, LabelledIds]]:
+        width = 0
+        for line in text_lines(path):
+            where, columns = f"{path}:{line.number}", line.text.split("|")
+            width = width or len(columns)
+            _check_columns(columns, width, where)
+            if line.number == 1 and columns[0].strip() == COLUMNS[0]:
+                continue
+            label = read_label(columns[0].strip(), where)
+            a, b = (_add(documents, where, columns[side::2]) for side in (1, 2))
+            yield where, LabelledIds(a, b, label)
+
+    left_out: Counter[str] = Counter()
+    pairs = read_pair_lists({"all": _find_news(source)}, read_rows, left_out, progress)
+    return DataSet(documents.values(), divide(pairs["all"], SHARES), left_out=left_out)
 
 
 def _check_columns(columns: Sequence[str], width: int, where: str) -> None:

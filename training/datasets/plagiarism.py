@@ -16,8 +16,8 @@ from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import part_by_hash, unit_hash
-from training.datasets.dataset import DataSet, LabelledIds, Shares, make_document
+from training.data.corpus_folder import DataSet, LabelledIds, part_by_hash, unit_hash
+from training.datasets.dataset import Shares, make_document
 from training.datasets.lines import files_below, read_text, require_files, require_folder
 
 SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition

@@ -11,14 +11,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evaluation.judgements import Qrels, read_qrels
 from index.corpus.formats.content import shorten
 from index.corpus.formats.html import element_text, parse_markup
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, make_document
-from training.datasets.lines import files_below, require_files, require_folder
+from training.data.corpus_folder import DataSet
+from training.datasets.dataset import make_document
+from training.datasets.lines import files_below, read_judgements, require_files, require_folder
 
 DOCUMENTS, TOPICS, QRELS = "documents", "topics*", "qrels*"
 _NUMBER = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.I | re.S)
@@ -43,24 +43,16 @@ def read_collection(source: Path, progress: Progress) -> DataSet:
         if path.suffix in (".Z", ".z", ".bz2", ".zip"):
             raise CorpusError(f"{path}: is compressed: expand it, or use gzip")
     topic_files = require_files(_files(source, TOPICS), source, f"file {TOPICS}")
-    judgements: Qrels = {}
-    for path in require_files(_files(source, QRELS), source, f"file {QRELS}"):
-        for query, judged in read_qrels(path).items():
-            if query in judgements:
-                raise CorpusError(f"{path}: the topic {query!r} has judgements in another file")
-            judgements[query] = judged
+    judged = read_judgements(_files(source, QRELS), source, f"file {QRELS}")
+    names = {query for _, query, _ in judged}
     topics = {topic.id: topic for path in topic_files for topic in _read_topics(path)}
-    missing = judgements.keys() - topics.keys()
+    missing = names - topics.keys()
     if missing:
         raise CorpusError(f"{topic_files[0]}: has no topic {min(missing)!r}, which is judged")
     return DataSet(
         _read_documents(documents, progress),
-        judgements=[
-            (query, document, relevance)
-            for query, judged in judgements.items()
-            for document, relevance in judged.items()
-        ],
-        queries=[topic for name, topic in topics.items() if name in judgements],
+        judgements=[(query, name, grade) for _, query, of in judged for name, grade in of.items()],
+        queries=[topic for name, topic in topics.items() if name in names],
     )
 
 

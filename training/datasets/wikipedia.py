@@ -9,18 +9,17 @@ elements of each is common to both; these prefixes are enough to find all pairs 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from index.corpus.formats.html import parse_markup
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
+from training.data.corpus_folder import DataSet
 from training.datasets.dataset import (
     TENTHS,
-    DataSet,
     add_negatives,
     divide,
     make_document,
@@ -38,17 +37,9 @@ SIMILAR = 0.5  # a Jaccard similarity over it is a match
 _ARTICLES = ("*.jsonl", "*.jsonl.gz", "*.json", "wiki_[0-9]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Article:
-    """An article.
+class Article(NamedTuple):
+    """The document of an article, by its title, and the titles of others that it links to."""
 
-    Attributes:
-        title: unique; also its id.
-        document: of it.
-        links: titles of the articles that it links to, without itself.
-    """
-
-    title: str
     document: Document
     links: frozenset[str]
 
@@ -62,7 +53,7 @@ def read_similar_articles(source: Path, progress: Progress) -> DataSet:
     require_folder(source)
     paths = files_below(source, *_ARTICLES)
     require_files(paths, source, "file of articles (*.jsonl, wiki_00)")
-    articles = {article.title: article for article in _read_articles(paths, progress)}
+    articles = {article.document.id: article for article in _read_articles(paths, progress)}
     links = {title: article.links for title, article in articles.items()}
     progress.started("comparing links", len(links), unit="articles")
     similar: list[tuple[str, str]] = []
@@ -124,9 +115,10 @@ def _read_articles(paths: Sequence[Path], progress: Progress) -> Iterator[Articl
         article = _read_article(where, record)
         if article is None:
             continue
-        first = seen.setdefault(article.title, where)
+        title = article.document.id
+        first = seen.setdefault(title, where)
         if first != where:
-            raise CorpusError(f"{where}: the article {article.title!r} is already at {first}")
+            raise CorpusError(f"{where}: the article {title!r} is already at {first}")
         yield article
 
 
@@ -147,7 +139,7 @@ def _read_article(where: str, record: Mapping[str, Any]) -> Article | None:
     metadata = {"url": fields["url"]} if isinstance(fields.get("url"), str) else {}
     document = make_document(where, name, text, title, metadata)
     links = frozenset(title_of(link) for link in given)
-    return Article(name, document, links - {name, ""})
+    return Article(document, links - {name, ""})
 
 
 def _prefix(elements: frozenset[str], counts: Mapping[str, int], over: float) -> Sequence[str]:

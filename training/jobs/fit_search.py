@@ -60,19 +60,15 @@ def encode_again(encoded: EncodedCorpus, encoder: Encoder, progress: Progress) -
 
     with ThreadPoolExecutor(encoder.threads) as pool:
         vectors = list(pool.map(encode, rows))
-    archive = _archive(stored, rows, vectors)
-    return replace(encoded, archive=archive, rows=np.arange(len(rows)))
-
-
-def _archive(stored: BlockArchive, rows: Sequence[int], vectors: Sequence[Float32]) -> BlockArchive:
-    halves = [of_one.astype(np.float16) for of_one in vectors]
-    return BlockArchive(
+    halves = [of_document.astype(np.float16) for of_document in vectors]
+    archive = BlockArchive(
         key=replace(stored.key, block_dimension=vectors[0].shape[1]),
-        tokens=stored.tokens[list(rows)],
-        sizes=stored.sizes[list(rows)],
+        tokens=stored.tokens[rows],
+        sizes=stored.sizes[rows],
         blocks=lambda row: stored.blocks(rows[row]),
         vectors=halves.__getitem__,
     )
+    return replace(encoded, archive=archive, rows=np.arange(len(rows)))
 
 
 MIN_QUERIES = 30  # fewer say too little about weights
@@ -130,21 +126,22 @@ def fit_search(
     if recipe.distils:
         keep_fitted(job.start, checkpoint)
         return None
-    if recipe.sentence_level.trained == "frozen":
-        fit_trained_space(checkpoint, [_training_part(corpus) for corpus in data])
-        trained = open_encoder(load_checkpoint(checkpoint.directory), precision=precision)
-        return fit_fusion(trained, start, data, progress)
-    if pretrains(recipe) or not reads_tokens_only(recipe):
+    frozen = recipe.sentence_level.trained == "frozen"
+    if not frozen and (pretrains(recipe) or not reads_tokens_only(recipe)):
         return None
+
+    def open_trained() -> Encoder:
+        return open_encoder(load_checkpoint(checkpoint.directory), precision=precision)
 
     def encode(encoded: EncodedCorpus, encoder: Encoder) -> EncodedCorpus:
         return encode_again(encoded, encoder, progress)
 
-    trained = open_encoder(checkpoint, precision=precision)
-    parts = (_training_part(corpus, SAMPLED_AGAIN) for corpus in data)
-    fit_trained_space(checkpoint, [encode(part, trained) for part in parts if part.ids])
-    trained = open_encoder(load_checkpoint(checkpoint.directory), precision=precision)
-    return fit_fusion(trained, start, data, progress, encode)
+    parts = [_training_part(corpus, None if frozen else SAMPLED_AGAIN) for corpus in data]
+    if not frozen:
+        trained = open_trained()
+        parts = [encode(part, trained) for part in parts if part.ids]
+    fit_trained_space(checkpoint, parts)
+    return fit_fusion(open_trained(), start, data, progress, None if frozen else encode)
 
 
 def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
@@ -155,11 +152,11 @@ def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
         write_fusion(checkpoint, read_fusion(start))
 
 
-def _training_part(corpus: TrainingCorpus, most: int | None = None) -> EncodedCorpus:
+def _training_part(corpus: TrainingCorpus, most: int | None) -> EncodedCorpus:
     """Return the documents of a corpus for training, at most so many, at equal distances."""
     rows = corpus.rows(TRAIN)
     some = at_equal_distances(len(rows), len(rows) if most is None else most)
-    return corpus.encoded.select([corpus.encoded.ids[row] for row in rows[some].tolist()])
+    return corpus.texts.select([corpus.texts.ids[row] for row in rows[some].tolist()])
 
 
 def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) -> bool:
@@ -227,9 +224,9 @@ def _read_search(
 ) -> Callable[[Encoder], FusionCorpus]:
     """Choose queries and documents; the function returned scores them by an encoder."""
     most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
-    queries, ids = choose_search(corpus, min(most, len(corpus.encoded.ids)))
+    queries, ids = choose_search(corpus, min(most, len(corpus.texts.ids)))
     queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
-    encoded = corpus.encoded.select(ids)
+    encoded = corpus.texts.select(ids)
     place_of = {name: place for place, name in enumerate(ids)}
     places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
     judgements = {name: corpus.judgements[name] for name in queries}

@@ -14,8 +14,8 @@ from training.data.files import EncoderJob, Start, TrainingJob
 from training.export.export import Gate, export_checkpoint
 from training.jobs.fit_search import SearchFit
 from training.models.architecture import EncoderModel
-from training.recipe import TrainingRecipe, pretrains
-from training.run_files import CURVE, LOSS, VALIDATION, read_curve
+from training.recipe import TrainingRecipe
+from training.run_files import CURVE, VALIDATION, RunState, read_curve
 from training.trained_checkpoint import write_trained
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -74,29 +74,24 @@ def make_report(
     recipe: TrainingRecipe,
     figure: str,
     corpora: Sequence[Mapping[str, Any]],
-    *,
-    out_of_time: bool,
+    state: RunState,
 ) -> TrainingReport:
-    """Make the report of a run that has ended, from its curve.
+    """Make the report of a run that has ended.
 
     Args:
-        out_of_time: whether the run ended because its time was up.
+        state: of the run at its end.
     """
     records = read_curve(job.work / RUN / CURVE)
-    validations = [(r["step"], r[VALIDATION]) for r in records if VALIDATION in r]
-    sign = -1 if pretrains(recipe) else 1  # a loss, the lower the better
-    best_step, best = max(validations, key=lambda measured: (sign * measured[1], -measured[0]))
-    steps = max((r["step"] for r in records if LOSS in r), default=0)
-    ended = "steps" if steps == recipe.steps else "patience"
+    out_of_patience = "patience" if state.waited >= recipe.patience else "time"
     return TrainingReport(
         recipe=recipe.name,
         start=f"{job.start.name} {job.start.fingerprint}",
         figure=figure,
-        before=validations[0][1],
-        best=best,
-        best_step=best_step,
-        steps=steps,
-        stopped="time" if out_of_time else ended,
+        before=next(record[VALIDATION] for record in records if VALIDATION in record),
+        best=state.best_figure,
+        best_step=state.best_step,
+        steps=state.step,
+        stopped="steps" if state.step == recipe.steps else out_of_patience,
         shared_documents=job.allow_shared,
         corpora=tuple(corpora),
     )

@@ -6,7 +6,6 @@ call resumes.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +18,9 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.collate import Reader, new_objective, training_device
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
-from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
+from training.data.files import CorpusFiles, EncoderJob, read_recipe, time_limit
 from training.data.pair_files import TRAIN
-from training.data.sampling import (
-    TrainingSource,
-    find_section_starts,
-    find_sources,
-    needs_neighbours,
-    sampler_of,
-)
+from training.data.sampling import TrainingSource, sampler_of
 from training.jobs.output import RUN, Trained, make_report
 from training.jobs.validation import (
     LOSS,
@@ -78,25 +71,6 @@ def prepare_data(
     )
 
 
-def sources_of(
-    recipe: TrainingRecipe,
-    start: Checkpoint,
-    data: Sequence[TrainingCorpus],
-    progress: Progress,
-) -> list[TrainingSource]:
-    """Find what the samplers of a recipe need in the data of `prepare_data`.
-
-    That is lexical neighbours in the training part of each corpus, and sections, where needed.
-    """
-    neighbours = needs_neighbours(recipe.objectives)
-    sources = find_sources(data, recipe.max_blocks, progress, neighbours=neighbours)
-    if not any("parts" in objective.parameters for objective in recipe.objectives):
-        return sources
-    return [
-        replace(s, section_starts=find_section_starts(s.corpus, start, progress)) for s in sources
-    ]
-
-
 def run_training(
     job: EncoderJob,
     data: Sequence[TrainingCorpus],
@@ -107,30 +81,27 @@ def run_training(
 
     Args:
         data: of `prepare_data`.
-        sources: of `sources_of`.
+        sources: of `find_sources`.
     """
     recipe = read_recipe(job)
-    archives = [corpus.encoded.archive for corpus in data]
-    rows = [corpus.encoded.rows[corpus.rows(TRAIN)] for corpus in data]
+    archives = [corpus.texts.archive for corpus in data]
+    rows = [corpus.texts.rows[corpus.rows(TRAIN)] for corpus in data]
     channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
     objectives = _objectives(job.start, recipe, sources, reader, model)
-    out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
         recipe=recipe,
         objectives=objectives,
         validate=_validation(job.start, recipe, data, reader, objectives),
         lower_is_better=pretrains(recipe),
         data_fingerprint=_fingerprint(job.start, data),
-        stop=out_of_time,
+        stop=time_limit(job.seconds),
     )
-    train(model, plan, job.work / RUN, progress)
+    state = train(model, plan, job.work / RUN, progress)
     figure = LOSS if pretrains(recipe) else choose_figure(data)
-    report = make_report(
-        job, recipe, figure, [corpus.found.facts() for corpus in data], out_of_time=out_of_time.over
-    )
-    return Trained(model, channel, report)
+    facts = [corpus.found.facts() for corpus in data]
+    return Trained(model, channel, make_report(job, recipe, figure, facts, state))
 
 
 def _validation(
@@ -163,7 +134,7 @@ def _reader(
     recipe: TrainingRecipe,
     channel: TermChannel,
 ) -> Reader:
-    archives = [corpus.encoded.archive for corpus in data]
+    archives = [corpus.texts.archive for corpus in data]
     reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
     return Reader(
         archives=archives,

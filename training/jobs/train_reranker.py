@@ -1,7 +1,7 @@
 """The job of `longmatch lab train` for a reranker, which learns from links or labelled pairs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,16 +16,14 @@ from evaluation.metrics import AUC, in_order, measure_pairs, ndcg_at_10
 from index.progress import Progress
 from training.collate import training_device
 from training.data.corpus_folder import new_folder
-from training.data.files import RerankJob, TimeLimit, read_recipe
+from training.data.files import RerankJob, read_recipe, time_limit
 from training.data.rerank_pairs import (
-    GROUPS,
     QUERIES,
     LabelledPairDataset,
-    RerankCorpus,
     RerankData,
     check_rerank_files,
     prepare_rerank_data,
-    read_rerank_corpus,
+    read_rerank_corpora,
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
@@ -43,7 +41,10 @@ _PAIRS_A_PASS = 32
 
 
 def rerank_objective(
-    recipe: RerankRecipe, table: LabelledPairDataset, checkpoint: RerankerCheckpoint, pairs: int
+    recipe: RerankRecipe,
+    tables: Sequence[LabelledPairDataset],
+    checkpoint: RerankerCheckpoint,
+    pairs: int,
 ) -> Objective[MatchIgnition]:
     """Make the objective of labelled pairs.
 
@@ -53,33 +54,28 @@ def rerank_objective(
     truncated to the recipe's `tokens`, which makes steps faster.
 
     Args:
-        table: the pairs; the group of a pair is its corpus.
+        tables: the pairs of each corpus.
         checkpoint: whose special tokens join a pair.
     """
-    groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
-    roots = np.sqrt([len(matches) for _, matches in groups])
+    rows = [_rows_by_label(table, number) for number, table in enumerate(tables)]
+    roots = np.sqrt([len(matches) for _, matches in rows])
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
+    first, last = checkpoint.start_token, checkpoint.end_token
 
     def sample(generator: torch.Generator) -> ModelTask[MatchIgnition]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
-        rows = []
-        for _ in range(pairs):
-            others, matches = groups[chance.choice(len(groups), p=roots / roots.sum())]
+        chosen, labels = [], np.empty(pairs, dtype=np.float32)
+        for number in range(pairs):
+            corpus = chance.choice(len(tables), p=roots / roots.sum())
+            table, (others, matches) = tables[corpus], rows[corpus]
             share = len(matches) / (len(matches) + len(others))
             positives = share if recipe.pairs == "given" else recipe.positives
-            rows.append(int(chance.choice(matches if chance.random() < positives else others)))
-        chosen = [
-            table.pair(
-                row,
-                checkpoint.start_token,
-                checkpoint.end_token,
-                swapped=bool(chance.integers(2)),
-                most=most,
-            )
-            for row in rows
-        ]
-        return _task(chosen, table.labels[rows], checkpoint.padding_token)
+            row = int(chance.choice(matches if chance.random() < positives else others))
+            swapped = bool(chance.integers(2))
+            chosen.append(table.pair(row, first, last, swapped=swapped, most=most))
+            labels[number] = table.labels[row]
+        return _task(chosen, labels, checkpoint.padding_token)
 
     return Objective(recipe.name, recipe.weight, sample)
 
@@ -99,13 +95,11 @@ def score_pairs(
     return logits
 
 
-def _rows_by_label(table: LabelledPairDataset, group: int) -> tuple[Int64, Int64]:
-    here = table.groups == group
-    others = np.flatnonzero(here & (table.labels < 0.5))
-    matches = np.flatnonzero(here & (table.labels >= 0.5))
+def _rows_by_label(table: LabelledPairDataset, number: int) -> tuple[Int64, Int64]:
+    others, matches = np.flatnonzero(table.labels < 0.5), np.flatnonzero(table.labels >= 0.5)
     if not len(others) or not len(matches):
         raise TrainingRecipeError(
-            f"corpus {group} has {len(matches)} pairs that match and {len(others)} that do not: "
+            f"corpus {number} has {len(matches)} pairs that match and {len(others)} that do not: "
             "training a reranker takes both"
         )
     return others, matches
@@ -145,28 +139,29 @@ def train_reranker(
         )
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
     check_rerank_files(job.files, given=objective.pairs == "given")
-    corpora = [
-        read_rerank_corpus(files, recipe.seed, allow_shared=job.allow_shared) for files in job.files
-    ]
+    corpora = read_rerank_corpora(job.files, recipe.seed, allow_shared=job.allow_shared)
     data = prepare_rerank_data(corpora, job.start, objective, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
-    out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
         recipe=recipe,
         objectives=[rerank_objective(objective, data.training, job.start, recipe.documents)],
         validate=lambda trained: Validated(
-            measure(data, score_pairs(trained, data.validation, job.start))
+            measure(data, [score_pairs(trained, table, job.start) for table in data.validation])
         ),
         data_fingerprint=rerank_fingerprint(corpora, job.start),
-        stop=out_of_time,
+        stop=time_limit(job.seconds),
     )
-    train(model, plan, job.work / RUN, training_progress)
-    facts = _facts(corpora, data.training)
-    report = make_report(job, recipe, data.figure, facts, out_of_time=out_of_time.over)
+    state = train(model, plan, job.work / RUN, training_progress)
+    facts = [
+        corpus.found.facts()
+        | {"sampled_pairs": len(table), "sampled_matches": int(table.labels.sum())}
+        for corpus, table in zip(corpora, data.training, strict=True)
+    ]
+    report = make_report(job, recipe, data.figure, facts, state)
     return _write(job, model.cpu(), report)
 
 
-def measure(data: RerankData, logits: Float32) -> float:
+def measure(data: RerankData, logits: Sequence[Float32]) -> float:
     """Return the figure of validation, the mean over corpora of equal weight.
 
     It is of the reranker alone. Fusion with the first stage would hide what it has learned early in
@@ -174,45 +169,33 @@ def measure(data: RerankData, logits: Float32) -> float:
     candidates of a query are ignored.
 
     Args:
-        data: whose validation is measured; the group of a pair is its query, and `GROUPS` groups
-            are a corpus.
-        logits: Float32[P] of its pairs.
+        data: whose validation is measured.
+        logits: of each corpus, Float32[P] of its pairs.
     """
     measured = _ndcg_of_queries if data.figure == QUERIES else _auc
-    numbers = data.validation.groups // GROUPS
-    rows = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
-    values = [measured(data.validation, some, logits) for some in rows]
-    return float(np.mean([value for value in values if value is not None]))
+    values = [
+        measured(table, of_pairs)
+        for table, of_pairs in zip(data.validation, logits, strict=True)
+        if table.labels.any()
+    ]
+    return float(np.mean(values))
 
 
-def _ndcg_of_queries(table: LabelledPairDataset, rows: Int64, logits: Float32) -> float | None:
-    """Return the mean over queries; None if no candidate of any is relevant."""
+def _ndcg_of_queries(table: LabelledPairDataset, logits: Float32) -> float:
+    """Return the mean over the queries that have a relevant candidate."""
     qrels: Qrels = {}
     scores: dict[str, dict[str, float]] = {}
-    for group in np.unique(table.groups[rows]).tolist():
-        own = rows[table.groups[rows] == group]
-        if table.labels[own].any():
-            qrels[str(group)] = {str(row): int(table.labels[row]) for row in own.tolist()}
-            best_first = own[np.argsort(-logits[own], kind="stable")]
-            scores[str(group)] = in_order(map(str, best_first.tolist()))
-    return float(np.mean(ndcg_at_10(scores, qrels))) if qrels else None
+    for query in np.unique(table.queries).tolist():
+        rows = np.flatnonzero(table.queries == query)
+        if table.labels[rows].any():
+            qrels[str(query)] = {str(row): int(table.labels[row]) for row in rows.tolist()}
+            best_first = rows[np.argsort(-logits[rows], kind="stable")]
+            scores[str(query)] = in_order(map(str, best_first.tolist()))
+    return float(np.mean(ndcg_at_10(scores, qrels)))
 
 
-def _auc(table: LabelledPairDataset, rows: Int64, logits: Float32) -> float:
-    return measure_pairs(logits[rows], table.labels[rows] > 0, 0.0)[AUC]
-
-
-def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "corpus": corpus.files.corpus.name,
-            "documents": len(corpus.ids),
-            "pairs": int((table.groups == number).sum()),
-            "matches": int(table.labels[table.groups == number].sum()),
-            "texts_seen": corpus.texts_seen,
-        }
-        for number, corpus in enumerate(corpora)
-    ]
+def _auc(table: LabelledPairDataset, logits: Float32) -> float:
+    return measure_pairs(logits, table.labels > 0, 0.0)[AUC]
 
 
 def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> RerankerCheckpoint:

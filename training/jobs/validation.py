@@ -55,7 +55,7 @@ def choose_figure(data: Sequence[TrainingCorpus]) -> str:
     """Return the best figure that the data allows: of links, else of pairs, else of halves."""
     if any(corpus.judgements for corpus in data):
         return LINKS
-    return PAIRS if any(_has_both(corpus) for corpus in data) else HALVES
+    return PAIRS if any(corpus.has_valid_pairs() for corpus in data) else HALVES
 
 
 def measure(
@@ -70,7 +70,7 @@ def measure(
     for number, corpus in enumerate(data):
         if figure == LINKS and corpus.judgements:
             figures.append(_links(number, corpus, similarities, validation.documents))
-        elif figure == PAIRS and _has_both(corpus):
+        elif figure == PAIRS and corpus.has_valid_pairs():
             figures.append(_pairs(number, corpus, similarities, validation.documents))
         elif figure == HALVES and len(corpus.rows(VALID)):
             figures.append(_halves(number, corpus, similarities, validation))
@@ -79,8 +79,8 @@ def measure(
 
 def _links(number: int, corpus: TrainingCorpus, similarities: Similarities, limit: int) -> float:
     queries, ids = choose_search(corpus, limit)
-    row_of = {name: row for row, name in enumerate(corpus.encoded.ids)}
-    slices = [DocumentSlice(number, int(corpus.encoded.rows[row_of[name]])) for name in ids]
+    row_of = {name: row for row, name in enumerate(corpus.texts.ids)}
+    slices = [DocumentSlice(number, int(corpus.texts.rows[row_of[name]])) for name in ids]
     place_of = {name: place for place, name in enumerate(ids)}
     places = np.array([place_of[query] for query in queries], dtype=np.int64)
     run = rank_scores(similarities(slices, places), ids, queries)
@@ -98,7 +98,7 @@ def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[s
         Ids of queries, and of documents in the order of the corpus.
     """
     every = list(corpus.judgements)
-    ids = corpus.encoded.ids
+    ids = corpus.texts.ids
     queries: list[str] = []
     chosen: dict[str, None] = {}
     for place in at_equal_distances(len(every), min(len(every), limit)).tolist():
@@ -114,13 +114,13 @@ def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[s
 
 
 def _pairs(number: int, corpus: TrainingCorpus, similarities: Similarities, limit: int) -> float:
-    pairs = corpus.valid_pairs
+    pairs = corpus.pairs[VALID]
     # Sorted by label, so that a choice at equal distances keeps the share of each.
     order = np.argsort(pairs.labels, kind="stable")
     some = order[at_equal_distances(len(order), max(2, limit // 2))]
     sources, targets = pairs.sources[some], pairs.targets[some]
     rows, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-    slices = [DocumentSlice(number, int(corpus.encoded.rows[row])) for row in rows]
+    slices = [DocumentSlice(number, int(corpus.texts.rows[row])) for row in rows]
     queries, query = np.unique(places[: len(some)], return_inverse=True)
     scores = similarities(slices, queries)[query, places[len(some) :]]
     return measure_pairs(scores, pairs.labels[some], 0.0)[AUC]
@@ -148,17 +148,12 @@ def _halves(
 def _cut(
     number: int, corpus: TrainingCorpus, row: int, max_blocks: int
 ) -> tuple[DocumentSlice, DocumentSlice]:
-    archive_row = int(corpus.encoded.rows[row])
-    size = int(corpus.encoded.archive.sizes[archive_row])
+    archive_row = int(corpus.texts.rows[row])
+    size = int(corpus.texts.archive.sizes[archive_row])
     places = np.arange(min(size, max_blocks), dtype=np.int64)
     middle = len(places) // 2  # a single block is both halves
     first, second = (places[:middle], places[middle:]) if middle else (places, places)
     return DocumentSlice(number, archive_row, first), DocumentSlice(number, archive_row, second)
-
-
-def _has_both(corpus: TrainingCorpus) -> bool:
-    labels = corpus.valid_pairs.labels
-    return bool(labels.any() and not labels.all())
 
 
 LOSS = "loss of held-out documents"
@@ -175,7 +170,7 @@ def held_out_batches(data: Sequence[TrainingCorpus], size: int) -> list[list[Doc
         data: corpora; the number of a part's archive is their place.
     """
     held_out = [
-        DocumentSlice(number, int(corpus.encoded.rows[row]))
+        DocumentSlice(number, int(corpus.texts.rows[row]))
         for number, corpus in enumerate(data)
         for row in corpus.rows(VALID).tolist()
     ]

@@ -9,7 +9,7 @@ from tests.kit.chinese_news import write_news
 from tests.kit.command import Run
 from tests.kit.corpora import write
 from training.data.files import find_corpus_files
-from training.data.pair_files import check_pair_files
+from training.data.pair_files import read_labelled_pairs
 
 
 def test_pairs_become_a_corpus_that_training_reads(longmatch: Run, tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_pairs_become_a_corpus_that_training_reads(longmatch: Run, tmp_path: Pat
     files = find_corpus_files(output)
     names = [f"pairs.{part}.jsonl" for part in ("train", "valid", "test")]
     assert [path.name for path in files.pairs] == names
-    check_pair_files(files, allow_shared=True)
+    read_labelled_pairs(files, allow_shared=True)
     assert all(isinstance(item, Document) for item in read_corpus(output))
     counts = json.loads((output / "counts.json").read_text())
     assert counts["pairs"]["train"] == {"matching": 4, "all": 11}

@@ -28,8 +28,9 @@ from tests.kit.corpora import (
 from tests.kit.forking import Forked
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
+from training.data.sampling import find_sources
 from training.export.create import create_checkpoint, read_recipe
-from training.jobs.train_encoder import prepare_data, run_training, sources_of
+from training.jobs.train_encoder import prepare_data, run_training
 from training.models.colde import ColdeConfig
 from training.progress import TrainingProgress
 from training.recipe import RECIPES, read_training_recipe
@@ -384,7 +385,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
-    sources = sources_of(read_training_recipe(job.recipe), job.start, data, SilentProgress())
+    sources = find_sources(read_training_recipe(job.recipe), job.start, data, SilentProgress())
     trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")

@@ -12,6 +12,8 @@ from tests.kit.corpora import write_pairs
 from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
 from training.data.files import CorpusFiles, find_corpus_files, given_files
 from training.data.pair_files import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
+from training.data.sampling import Neighbours, TrainingSource, sampler_of
+from training.recipe import PairsRecipe
 
 EncodeTexts = Callable[..., EncodedCorpus]
 TEXTS = {f"d{n}": f"Text number {n}." for n in range(12)}
@@ -51,8 +53,8 @@ def test_a_corpus_with_everything(folder: Path, encoded: EncodedCorpus) -> None:
     assert corpus.parts.tolist() == [TRAIN] * 6 + [VALID] * 3 + [TEST] * 3
     assert [corpus.linked(row).tolist() for row in range(6)] == [[1], [0], [], [4], [3], []]
     assert corpus.judgements == {"d6": {"d0": 1}}
-    assert corpus.pairs.labels.tolist() == [True, False]
-    assert corpus.valid_pairs.sources.tolist() == [6, 7, 6]
+    assert corpus.pairs[TRAIN].labels.tolist() == [True, False]
+    assert corpus.pairs[VALID].sources.tolist() == [6, 7, 6]
     found = corpus.found
     assert found.documents == {"train": 6, "valid": 3, "test": 3, "left out": 0}
     assert (found.links, found.links_unused, found.queries) == (2, 3, 1)
@@ -76,9 +78,9 @@ def test_own_pairs_without_splits(folder: Path, encoded: EncodedCorpus) -> None:
     file = write_pairs(folder / "mine.jsonl", pairs)
     files = CorpusFiles(folder, pairs=(file,))
     corpus = read_training_data([(files, encoded)])[0]
-    assert (corpus.parts[corpus.pairs.sources] == TRAIN).all()
-    assert (corpus.parts[corpus.pairs.targets] == TRAIN).all()
-    assert len(corpus.pairs.labels) == 55
+    assert (corpus.parts[corpus.pairs[TRAIN].sources] == TRAIN).all()
+    assert (corpus.parts[corpus.pairs[TRAIN].targets] == TRAIN).all()
+    assert len(corpus.pairs[TRAIN].labels) == 55
     assert corpus.found.pairs_unused == 11
 
 
@@ -118,8 +120,8 @@ def test_allowed_shared_documents_and_texts_are_counted(
     write_qrels(folder, [("d0", "d1", 1), ("d0", "d2", 1)])
     corpora = [(find_corpus_files(folder), encoded)]
     corpus = read_training_data(corpora, allow_shared=True)[0]
-    assert corpus.pairs.sources.tolist() == [0, 1]
-    assert corpus.valid_pairs.sources.tolist() == [1, 7, 2]
+    assert corpus.pairs[TRAIN].sources.tolist() == [0, 1]
+    assert corpus.pairs[VALID].sources.tolist() == [1, 7, 2]
     assert corpus.found.texts_seen == 3  # d1, d2, and d0 twice: d7 has its text
     assert "training sees 3 held-out texts: validation is optimistic" in describe(corpus.found)
     assert not corpus.found.chosen
@@ -164,8 +166,12 @@ def test_a_pair_whose_document_is_missing(folder: Path, encoded: EncodedCorpus) 
 def test_pairs_of_one_label(folder: Path, encoded: EncodedCorpus, label: int) -> None:
     write_splits(folder, SPLITS)
     write_pairs(folder / "pairs.jsonl", [("d0", "d1", label), ("d1", "d2", label)])
+    corpus = read(folder, encoded)
+    nothing = np.empty((6, 0), dtype=np.int64)
+    neighbours = Neighbours(nothing, nothing.astype(np.float32), None)
+    source = TrainingSource(0, corpus, corpus.rows(TRAIN), neighbours, 4)
     with pytest.raises(CorpusError, match=f"the label {label}"):
-        read(folder, encoded)
+        sampler_of(PairsRecipe(), [source], 4)
 
 
 def test_a_corpus_of_one_document(encode_texts: EncodeTexts, tmp_path: Path) -> None:
@@ -180,12 +186,12 @@ def test_splits_that_leave_documents_out_or_name_none(folder: Path, encoded: Enc
     write_splits(folder, {"d0": "train", "d1": "train", "d2": "valid"})
     write_pairs(folder / "pairs.jsonl", [("d0", "d1", 1), ("d1", "d0", 1), ("d0", "d5", 0)])
     write_qrels(folder, [("d5", "d0", 1)])
-    with pytest.raises(CorpusError, match="the label 1"):
-        read(folder, encoded)
-    (folder / "pairs.jsonl").unlink()
     corpus = read(folder, encoded)
+    assert corpus.found.pairs == {"train": (2, 0)}
+    assert corpus.found.pairs_unused == 1
     assert corpus.found.documents["left out"] == 9
     assert corpus.found.links_unused == 1
+    (folder / "pairs.jsonl").unlink()
     write_splits(folder, {"unknown": "train"})
     with pytest.raises(CorpusError, match="names no document"):
         read(folder, encoded)

@@ -14,7 +14,7 @@ from index.store.document_store import DocumentStore
 from tests.kit.index_fixtures import MakeEntry
 from training.data.feedback_corpus import write_feedback_corpus
 from training.data.files import find_corpus_files
-from training.data.pair_files import check_equal_texts, check_pair_files
+from training.data.pair_files import check_equal_texts, read_labelled_pairs
 
 QUERIES = 60
 
@@ -74,7 +74,7 @@ def test_what_training_reads(filled: DocumentStore, tmp_path: Path) -> None:
         assert (f"copy{number}" in found) == (f"q{number}" not in held_out)
         assert parts[f"a{number}"] == parts[f"q{number}"]
     assert all(f"other{number}" in found for number in range(QUERIES))
-    check_pair_files(files)
+    read_labelled_pairs(files)
     pairs = read_pairs(tmp_path / "out" / "pairs.jsonl")
     assert {(parts[pair.source], parts[pair.target]) for pair in pairs} == {
         ("train", "train"),

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from evaluation.judgements import PARTS
@@ -10,8 +9,7 @@ from index.errors import CorpusError
 from tests.kit.corpora import write_pairs
 from training.data.files import CorpusFiles, find_corpus_files
 from training.data.pair_files import (
-    LabelledPairs,
-    check_pair_files,
+    given_parts,
     place_pairs,
     read_labelled_pairs,
 )
@@ -35,8 +33,9 @@ def shared(folder: Path) -> CorpusFiles:
     return find_corpus_files(folder)
 
 
-def edges(labelled: LabelledPairs, parts: np.ndarray) -> dict[str, list[tuple[int, int, bool]]]:
-    placed, unused = place_pairs(labelled, IDS, parts)
+def edges(files: CorpusFiles, seed: int = 0) -> dict[str, list[tuple[int, int, bool]]]:
+    labelled = read_labelled_pairs(files, seed, allow_shared=True)
+    placed, unused = place_pairs(labelled, IDS, given_parts(IDS, labelled))
     assert unused == 0
     return {
         PARTS[part]: list(
@@ -49,17 +48,14 @@ def edges(labelled: LabelledPairs, parts: np.ndarray) -> dict[str, list[tuple[in
 def test_shared_documents_are_refused_and_the_way_out_is_named(shared: CorpusFiles) -> None:
     message = r"leak.*'d2' is at .*pairs\.train\.jsonl:2 and .*--allow-shared-documents trains"
     with pytest.raises(CorpusError, match=message):
-        read_labelled_pairs(shared, IDS)
-    with pytest.raises(CorpusError, match=message):
-        check_pair_files(shared)
-    check_pair_files(shared, allow_shared=True)
+        read_labelled_pairs(shared)
+    read_labelled_pairs(shared, allow_shared=True)
 
 
 def test_a_tenth_of_the_pairs_of_each_label_is_for_validation(folder: Path) -> None:
     pairs = [(f"d{a}", f"d{b}", int(a % 3 == 0)) for a in range(12) for b in range(a)]
     files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
-    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
-    found = edges(labelled, labelled.parts)
+    found = edges(files)
     labels = {part: [label for _, _, label in some] for part, some in found.items()}
     matches = sum(label for _, _, label in pairs)
     assert labels["valid"].count(True) == round(matches / 10)
@@ -68,17 +64,16 @@ def test_a_tenth_of_the_pairs_of_each_label_is_for_validation(folder: Path) -> N
     assert labels["test"] == []
     turned = [(b, a, label) for a, b, label in pairs]
     again = CorpusFiles(folder, pairs=(write_pairs(folder / "turned.jsonl", turned),))
-    chosen = edges(read_labelled_pairs(again, IDS, allow_shared=True), labelled.parts)["valid"]
+    chosen = edges(again)["valid"]
     assert sorted(chosen) == sorted((b, a, label) for a, b, label in found["valid"])
-    other = edges(read_labelled_pairs(files, IDS, 1, allow_shared=True), labelled.parts)["valid"]
+    other = edges(files, 1)["valid"]
     assert other != found["valid"]
 
 
 def test_two_pairs_are_enough_for_validation_and_one_is_not(folder: Path) -> None:
     pairs = [("d0", "d1", 1), ("d2", "d3", 1), ("d4", "d5", 0)]
     files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
-    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
-    found = edges(labelled, labelled.parts)
+    found = edges(files)
     assert [label for _, _, label in found["valid"]] == [True]
     assert sorted(label for _, _, label in found["train"]) == [False, True]
 
@@ -88,8 +83,7 @@ def test_both_directions_of_a_pair_are_in_one_part(folder: Path) -> None:
     pairs += [(f"d{b}", f"d{a}", int(a > b)) for a in range(5) for b in range(5, 12)]
     files = CorpusFiles(folder, pairs=(write_pairs(folder / "mine.jsonl", pairs),))
     for seed in range(5):
-        labelled = read_labelled_pairs(files, IDS, seed, allow_shared=True)
-        found = edges(labelled, labelled.parts)
+        found = edges(files, seed)
         both = [{tuple(sorted(edge[:2])) for edge in found[part]} for part in ("train", "valid")]
         assert both[1]
         assert not both[0] & both[1]
@@ -98,17 +92,14 @@ def test_both_directions_of_a_pair_are_in_one_part(folder: Path) -> None:
 def test_a_pair_is_of_the_part_that_a_file_names_or_of_none(folder: Path) -> None:
     write_pairs(folder / "pairs.jsonl", [("d1", "d0", 1), ("d2", "d3", 1), ("d3", "d0", 1)])
     write_pairs(folder / "pairs.valid.jsonl", [("d0", "d1", 1), ("d0", "d2", 0)])
-    labelled = read_labelled_pairs(find_corpus_files(folder), IDS, allow_shared=True)
-    found = edges(labelled, labelled.parts)
+    found = edges(find_corpus_files(folder))
     assert len(found["train"]) == 1
     assert set(found["valid"]) > {(0, 1, True), (0, 2, False)}
     write_pairs(folder / "pairs.train.jsonl", [("d1", "d0", 1), ("d2", "d3", 0)])
     files = find_corpus_files(folder)
     message = r"leak: pairs are in two parts: 'd0' and 'd1' are at .*train\.jsonl:1 and .*valid"
     with pytest.raises(CorpusError, match=message):
-        read_labelled_pairs(files, IDS, allow_shared=True)
-    with pytest.raises(CorpusError, match=message):
-        check_pair_files(files, allow_shared=True)
+        read_labelled_pairs(files, allow_shared=True)
 
 
 def test_given_splits_are_kept_even_where_sharing_is_allowed(
@@ -120,7 +111,4 @@ def test_given_splits_are_kept_even_where_sharing_is_allowed(
     )
     files = find_corpus_files(folder)
     with pytest.raises(CorpusError, match="pairs cross the splits"):
-        check_pair_files(files, allow_shared=True)
-    labelled = read_labelled_pairs(files, IDS, allow_shared=True)
-    with pytest.raises(CorpusError, match="pairs cross the splits"):
-        place_pairs(labelled, IDS, labelled.parts)
+        read_labelled_pairs(files, allow_shared=True)

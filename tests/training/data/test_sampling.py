@@ -167,7 +167,7 @@ def test_neighbourhoods_with_the_teacher(sources: list[sampling.TrainingSource])
 
 
 def test_groups_are_linked_within_and_not_between(sources: list[sampling.TrainingSource]) -> None:
-    related = {source.number: sampling.linked_documents(source) for source in sources}
+    related = {source.number: source.corpus.links for source in sources}
     for seed in SEEDS:
         sampled = sampling.sample_labels(sources, 12, np.random.default_rng(seed), related=related)
         corpus = sources[0].corpus

@@ -119,18 +119,10 @@ def test_a_title_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     [
         ("release/2014/acl.txt", "P0 ==> P1\nP0 P2\n", r"acl.txt:2: is not 'paper ==> cited"),
         ("release/2014/paper_ids.txt", "P0\tonly\n", r"paper_ids.txt:1: has 2 columns, not paper"),
-        (
-            "b_train.tsv",
-            "0\tP1\tP2\n0\tP1\tP0\n",
-            r"dev.tsv:1: .* another label at .*b_train.tsv:2",
-        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, error: str) -> None:
     folder = write_network(tmp_path)
-    if name == "b_train.tsv":
-        write(folder / "a_dev.tsv", "1\tP0\tP1\n")
-        write(folder / "a_test.tsv", "1\tP0\tP1\n")
     write(folder / name, content)
     with pytest.raises(CorpusError, match=error):
         read_citations(folder, SilentProgress())

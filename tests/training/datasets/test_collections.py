@@ -137,7 +137,11 @@ def test_a_beir_collection_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
-        ("qrels/train.tsv", "query-id\tcorpus-id\tscore\nq1\td0\t1\n", "'q1' is in valid, too"),
+        (
+            "qrels/train.tsv",
+            "query-id\tcorpus-id\tscore\nq1\td0\t1\n",
+            "'q1' is judged in dev.tsv",
+        ),
         ("qrels/train.tsv", "query-id\tcorpus-id\tscore\nq9\td0\t1\n", "has no query 'q9'"),
         ("corpus.jsonl", '{"_id": "a", "text": "b"}\n{"_id": "c"}\n', "corpus.jsonl:2: text: is m"),
         ("corpus.jsonl", '{"_id": "a", "text": "b"}\n' * 2, "corpus.jsonl:2: the id 'a' already"),

@@ -46,7 +46,7 @@ def test_a_triplet_is_a_matching_pair_and_another(tmp_path: Path) -> None:
         ({"A": "a", "B": "b", "C": "c", "label": "A"}, "test.json:1: the label is 'A', not B or C"),
         ({"A": "a", "B": "b", "label": "B"}, "test.json:1: C: is missing"),
         ({"A": "", "B": "b", "C": "c", "label": "B"}, "test.json:1: A: text: is empty"),
-        (None, "test.json: holds no triplet"),
+        (None, "test.json: holds no pair"),
     ],
 )
 def test_what_is_no_triplet_is_named(

@@ -38,7 +38,8 @@ def test_the_sizes_are_those_of_the_paper() -> None:
 
 
 def test_given_pairs_are_the_only_ones(corpus: Path) -> None:
-    read = rerank_pairs.read_rerank_corpus(find_corpus_files(corpus), allow_shared=True)
+    files = [find_corpus_files(corpus)]
+    (read,) = rerank_pairs.read_rerank_corpora(files, allow_shared=True)
     pairs = rerank_pairs.training_pairs(read, RerankRecipe(pairs="given"))
     rows = read.pairs[TRAIN]
     known = {

@@ -106,7 +106,7 @@ def test_without_validation_queries_nothing_is_fitted(
 def test_the_space_takes_enough_blocks(
     read: Callable[[int], TrainingCorpus], trained: OnnxEncoder
 ) -> None:
-    encoded = read(10).encoded
+    encoded = read(10).texts
     assert fit_trained_space(trained.checkpoint, [encoded])
     checkpoint = load_checkpoint(trained.checkpoint.directory)
     assert ALIGNMENT in checkpoint.files

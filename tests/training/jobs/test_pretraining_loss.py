@@ -66,7 +66,7 @@ def read(checkpoint: Path, path: Path, splits: Path | None = None) -> TrainingCo
 
 
 def test_batches_are_of_held_out_documents_and_full(corpus: TrainingCorpus) -> None:
-    held_out = {int(corpus.encoded.rows[row]) for row in corpus.rows(VALID)}
+    held_out = {int(corpus.texts.rows[row]) for row in corpus.rows(VALID)}
     assert len(held_out) == 4
     for size, lengths in ((1, [1] * 4), (3, [3]), (4, [4]), (9, [4])):
         batches = held_out_batches([corpus], size)
@@ -96,7 +96,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
         "sentence_level": {"trained": "all", "blocks": 4},
     }  # fmt: skip
     recipe, model = parse_training_recipe(table), load_model(start)
-    reader = Reader([corpus.encoded.archive], start, 4, trained_blocks=4)
+    reader = Reader([corpus.texts.archive], start, 4, trained_blocks=4)
     vocabulary, batches = read_vocabulary(start), held_out_batches([corpus], 2)
     made: list[Objective[EncoderModel]] = [
         new_objective(objective, lambda _: DocumentsBatch(()), reader, model.config, vocabulary, 3)

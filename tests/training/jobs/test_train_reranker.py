@@ -23,7 +23,7 @@ from training.data.rerank_pairs import (
     check_rerank_files,
     choose_figure,
     prepare_rerank_data,
-    read_rerank_corpus,
+    read_rerank_corpora,
     training_pairs,
 )
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
@@ -68,7 +68,7 @@ def corpus(tmp_path: Path) -> CorpusFiles:
             text = f"Part {name[-1]} of the {side} book. {TOPICS[name[:-1]]} It ends here."
             file.write(json.dumps({"id": name, "text": text}) + "\n")
     same = [(a, b) for a in names for b in names if a != b and (int(a[-1]) - int(b[-1])) % 2 == 0]
-    (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
+    write_links(CorpusFiles(folder), [(a, b, 1) for a, b in same])
     part = ["train"] * 5 + ["valid"] * 3 + ["test"] * 2
     (folder / "splits.tsv").write_text("".join(f"{n}\t{part[int(n[-1])]}\n" for n in names))
     corpora.write_pairs(folder / "pairs.train.jsonl", [("river0", "music1", 0)])
@@ -78,6 +78,16 @@ def corpus(tmp_path: Path) -> CorpusFiles:
 @pytest.fixture
 def start(tiny_reranker: Path) -> RerankerCheckpoint:
     return load_reranker_checkpoint(tiny_reranker)
+
+
+def read(files: CorpusFiles, *, allow_shared: bool = False) -> RerankCorpus:
+    return read_rerank_corpora([files], allow_shared=allow_shared)[0]
+
+
+def write_links(files: CorpusFiles, links: list[tuple[str, str, int]]) -> CorpusFiles:
+    path = files.corpus / "qrels.tsv"
+    path.write_text("".join(f"{a}\t0\t{b}\t{relevance}\n" for a, b, relevance in links))
+    return replace(files, qrels=path)
 
 
 def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name: str) -> RerankJob:
@@ -92,59 +102,59 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
 def test_pairs_are_training_candidates_and_labels_are_links(
     corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
-    read = read_rerank_corpus(corpus)
-    assert (np.bincount(read.parts) == [15, 9, 6]).all()
+    known = read(corpus)
+    assert (np.bincount(known.parts) == [15, 9, 6]).all()
     assert (TRAIN, VALID) == (0, 1)
-    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
-    assert 0.2 < data.training.labels.mean() < 0.9
-    assert 30 <= len(data.training) <= 15 * 14 / 2
-    assert (np.diff(data.validation.groups) >= 0).all()
-    assert len(np.unique(data.validation.groups)) == 9
-    counts = np.unique(data.validation.groups, return_counts=True)[1]
+    data = prepare_rerank_data([known], start, KINDS, SilentProgress())
+    (training,), (validation,) = data.training, data.validation
+    assert 0.2 < training.labels.mean() < 0.9
+    assert 30 <= len(training) <= 15 * 14 / 2
+    assert (np.diff(validation.queries) >= 0).all()
+    queries, counts = np.unique(validation.queries, return_counts=True)
+    assert len(queries) == 9
     assert counts.tolist() == [5] * 9
 
 
 def test_links_are_matches_and_a_share_of_others_is_random(corpus: CorpusFiles) -> None:
-    read = read_rerank_corpus(corpus)
+    known = read(corpus)
     recipes = [RerankRecipe(candidates=2, random=share) for share in (0.0, 0.5, 0.99)]
-    sampled = [training_pairs(read, recipe) for recipe in recipes]
+    sampled = [training_pairs(known, recipe) for recipe in recipes]
     for pairs in sampled:
         edges = [(pair.first, pair.second) for pair in pairs]
         assert len(set(edges)) == len(edges)
         linked = {edge for edge, pair in zip(edges, pairs, strict=True) if pair.label}
-        names = [(read.ids[a], read.ids[b]) for a, b in linked]
-        assert all(b in read.qrels[a] for a, b in names)
+        assert all(b in known.linked(a) for a, b in linked)
         assert len(linked) == 9 * 8 / 2 + 6 * 5 / 2
-        assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in edges)
+        assert all(known.parts[a] == known.parts[b] == TRAIN for a, b in edges)
     near, mixed, easy = (
         {(pair.first, pair.second) for pair in pairs if not pair.label} for pairs in sampled
     )
     assert mixed & near
     assert mixed - near
     assert len(easy - near) > len(mixed - near) / 2
-    topics = [{read.ids[row][:-1] for row in edge} for edge in easy - near]
+    topics = [{known.texts.ids[row][:-1] for row in edge} for edge in easy - near]
     assert any(len(topic) == 2 for topic in topics)
 
 
-def test_what_is_read_has_the_title_above(corpus: CorpusFiles) -> None:
-    file = corpus.corpus / "corpus.jsonl"
-    lines = file.read_text().replace('"id": "river0"', '"title": "Silt", "id": "river0"')
-    file.write_text(lines)
-    read = read_rerank_corpus(corpus)
-    assert read.readings[0] == f"Silt\n\n{read.texts[0]}"
-    assert read.readings[1:] == read.texts[1:]
+def test_what_is_read_has_the_title_above(corpus: CorpusFiles, start: RerankerCheckpoint) -> None:
+    def tokens() -> list[list[int]]:
+        data = prepare_rerank_data([read(corpus)], start, KINDS, SilentProgress())
+        return [text.tolist() for pair in data.validation[0].texts for text in pair]
+
+    untitled, file = tokens(), corpus.corpus / "corpus.jsonl"
+    file.write_text(file.read_text().replace('"id"', '"title": "Silt", "id"'))
+    assert tokens() != untitled
 
 
 def test_what_a_reranker_cannot_learn_from_is_refused(
     corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
-    read = read_rerank_corpus(corpus)
-    for qrels, message in (
-        ({"river0": {"river9": 1}, "river5": {"river7": 1}}, "no link or match is within the"),
-        ({"river0": {"river2": 1}}, "no document of the validation part has links"),
-        ({"river0": {"river2": 1}, "river5": {"music5": 0}}, "nothing to validate on"),
+    for links, message in (
+        ([("river0", "river9", 1), ("river5", "river7", 1)], "no link or match is within the"),
+        ([("river0", "river2", 1)], "no document of the validation part has links"),
+        ([("river0", "river2", 1), ("river5", "music5", 0)], "nothing to validate on"),
     ):
-        unlinked = replace(read, qrels=qrels)
+        unlinked = read(write_links(corpus, links))
         with pytest.raises(CorpusError, match=message):
             prepare_rerank_data([unlinked], start, KINDS, SilentProgress())
 
@@ -164,14 +174,14 @@ def test_a_recipe_of_another_model_is_refused(
 def test_the_figure_of_validation_is_of_the_reranker_alone(
     corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
-    read = read_rerank_corpus(corpus)
-    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
+    known = read(corpus)
+    data = prepare_rerank_data([known], start, KINDS, SilentProgress())
     assert data.figure == QUERIES
-    table = data.validation
+    (table,) = data.validation
     perfect = np.where(table.labels > 0, 9.0, -9.0).astype(np.float32)
-    assert measure(data, perfect) == pytest.approx(1.0)
+    assert measure(data, [perfect]) == pytest.approx(1.0)
     shuffled = np.random.default_rng(1).normal(size=len(table)).astype(np.float32)
-    figures = [measure(data, sure * perfect + shuffled) for sure in (-1, 0, 1)]
+    figures = [measure(data, [sure * perfect + shuffled]) for sure in (-1, 0, 1)]
     assert figures == sorted(figures)
     assert figures[0] < figures[1] < 1.0
 
@@ -204,10 +214,10 @@ def write_pairs(folder: Path, part: str, pairs: list[tuple[int, int]]) -> None:
     corpora.write_pairs(folder / f"pairs.{part}.jsonl", labelled)
 
 
-def edges_of(read: RerankCorpus, part: int, *labels: bool) -> set[tuple[int, int]]:
-    rows = read.pairs[part]
-    known = zip(rows.sources.tolist(), rows.targets.tolist(), rows.labels.tolist(), strict=True)
-    return {(a, b) for a, b, label in known if label in labels}
+def edges_of(known: RerankCorpus, part: int, *labels: bool) -> set[tuple[int, int]]:
+    rows = known.pairs[part]
+    pairs = zip(rows.sources.tolist(), rows.targets.tolist(), rows.labels.tolist(), strict=True)
+    return {(a, b) for a, b, label in pairs if label in labels}
 
 
 def ends(pairs: list[RowPair], label: float) -> set[tuple[int, int]]:
@@ -215,16 +225,16 @@ def ends(pairs: list[RowPair], label: float) -> set[tuple[int, int]]:
 
 
 def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles) -> None:
-    read = read_rerank_corpus(paired)
+    known = read(paired)
     assert paired.qrels is None
-    assert (np.bincount(read.parts) == [24, 10, 6]).all()
-    pairs = training_pairs(read, RerankRecipe(candidates=6))
+    assert (np.bincount(known.parts) == [24, 10, 6]).all()
+    pairs = training_pairs(known, RerankRecipe(candidates=6))
     others = ends(pairs, 0.0)
-    assert ends(pairs, 1.0) == edges_of(read, TRAIN, True)
-    different = edges_of(read, TRAIN, False)
+    assert ends(pairs, 1.0) == edges_of(known, TRAIN, True)
+    different = edges_of(known, TRAIN, False)
     assert different <= others
-    rows = np.flatnonzero(read.parts == TRAIN)
-    found = find_neighbours([read.texts[row] for row in rows])
+    rows = np.flatnonzero(known.parts == TRAIN)
+    found = find_neighbours([known.texts.documents[row].text for row in rows])
     near = {
         tuple(sorted((row, int(other))))
         for row in rows
@@ -233,7 +243,7 @@ def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles) -> No
     sampled = others - different
     assert sampled & near
     assert sampled - near
-    assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in others)
+    assert all(known.parts[a] == known.parts[b] == TRAIN for a, b in others)
 
 
 def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles) -> None:
@@ -243,15 +253,15 @@ def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles) -> None
     # p0 is in no pair with p9 and none with p23, which has none of its words.
     records[9]["text"], records[23]["text"] = records[0]["text"] + " And more.", "Something else."
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    read = read_rerank_corpus(paired)
-    found = find_neighbours([read.texts[row] for row in range(24)])
+    known = read(paired)
+    found = find_neighbours([known.texts.documents[row].text for row in range(24)])
     assert found.nearest[0][0] == 9
     assert found.similarities[0][0] > PROBABLE_MATCH
     kinds = RerankRecipe(candidates=6, random=0.0)
-    others = ends(training_pairs(read, kinds), 0.0)
+    others = ends(training_pairs(known, kinds), 0.0)
     assert (0, 9) not in others
     assert (0, 23) not in others  # nor is the last document put in its place
-    linked = replace(read, qrels={"p0": {"p4": 1}})
+    linked = read(write_links(paired, [("p0", "p4", 1)]))
     assert (0, 9) in ends(training_pairs(linked, kinds), 0.0)
 
 
@@ -260,14 +270,14 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(paired: CorpusFil
     for number, part in enumerate(("train", "valid", "test")):
         write_pairs(paired.corpus, part, every[number::3])
     with pytest.raises(CorpusError, match="--allow-shared-documents"):
-        read_rerank_corpus(paired)
-    read = read_rerank_corpus(paired, allow_shared=True)
-    assert read.texts_seen >= 20
-    assert len(edges_of(read, VALID, True, False)) == len(every[1::3])
-    held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
-    links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
-    for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
-        changed = replace(read, qrels=qrels)
+        read(paired)
+    known = read(paired, allow_shared=True)
+    assert known.found.texts_seen >= 20
+    assert len(edges_of(known, VALID, True, False)) == len(every[1::3])
+    held_out = {edge for part in (1, 2) for edge in edges_of(known, part, True, False)}
+    linked = write_links(paired, [(f"p{a}", f"p{b}", 1) for a, b in held_out])
+    for random, files in ((0.0, paired), (0.9, paired), (0.5, linked)):
+        changed = read(files, allow_shared=True)
         pairs = training_pairs(changed, RerankRecipe(candidates=30, random=random))
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
@@ -277,14 +287,13 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(paired: CorpusFil
 def test_a_reranker_is_trained_on_labelled_pairs_alone(
     paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
-    read = read_rerank_corpus(paired)
-    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
+    known = read(paired)
+    data = prepare_rerank_data([known], start, KINDS, SilentProgress())
     assert data.figure == LABELLED
-    assert len(data.validation) == len(edges_of(read, VALID, True, False))
-    labels = np.where(data.validation.labels > 0, 1.0, -1.0).astype(np.float32)
-    assert measure(data, labels) == 1.0
-    assert measure(data, -labels) == 0.0
-    assert measure(data, 0 * labels) == 0.5
+    (table,) = data.validation
+    assert len(table) == len(edges_of(known, VALID, True, False))
+    labels = np.where(table.labels > 0, 1.0, -1.0).astype(np.float32)
+    assert [measure(data, [sign * labels]) for sign in (1, -1, 0)] == [1.0, 0.0, 0.5]
     job = job_of(paired, start, tmp_path, "t")
     made = train_reranker(job, SilentProgress(), TrainingProgress())
     open_reranker(made.directory).warm_up()
@@ -293,17 +302,17 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
     assert report["best"] >= report["before"]
     assert not report["shared_documents"]
     facts = report["corpora"][0]
-    assert (facts["matches"], facts["texts_seen"]) == (len(edges_of(read, TRAIN, True)), 0)
+    assert (facts["sampled_matches"], facts["texts_seen"]) == (len(edges_of(known, TRAIN, True)), 0)
 
 
 def test_links_are_measured_before_pairs_of_another_corpus(
     corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
-    both = [read_rerank_corpus(corpus), read_rerank_corpus(paired)]
+    both = read_rerank_corpora([corpus, paired])
     assert choose_figure(both) == QUERIES
     data = prepare_rerank_data(both, start, KINDS, SilentProgress())
-    assert np.unique(data.training.groups).tolist() == [0, 1]
-    assert data.validation.groups.max() < 100_000
+    assert [len(table) > 0 for table in data.training] == [True, True]
+    assert [len(table) > 0 for table in data.validation] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -336,6 +345,6 @@ def test_without_pairs_for_validation_the_error_says_what_to_do(
     files = replace(paired, pairs=(paired.corpus / "pairs.all.jsonl",))
     check_rerank_files([files])
     with pytest.raises(CorpusError, match=r"pairs\.valid\.jsonl, or .*--allow-shared-documents"):
-        choose_figure([read_rerank_corpus(files)])
-    shared = read_rerank_corpus(files, allow_shared=True)
+        choose_figure([read(files)])
+    shared = read(files, allow_shared=True)
     assert choose_figure([shared]) == LABELLED
