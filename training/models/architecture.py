@@ -94,6 +94,11 @@ class TrainableModel(nn.Module, ABC):
     def token_encoder(self) -> TokenEncoder:
         """The part that reads tokens, which has a separate learning rate."""
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
 
 class EncoderModel(TrainableModel):
     """One tower of a Siamese pair, in two modules because each is exported to a separate graph.
