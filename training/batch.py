@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from training.models.architecture import EncoderModel, OnDevice, RecurrentModel, Sections
+from training.models.layers import BlockEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,6 @@ class DocumentBatch(OnDevice):
     texts: BlockTexts | None = None
     sections: Sections | None = None
 
-    def __len__(self) -> int:
-        """Return the number of documents."""
-        return len(self.block_mask)
-
 
 def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> DocumentBatch:
     """Pad the arrays of documents to one batch.
@@ -95,41 +92,25 @@ def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> Docu
     return DocumentBatch(torch.from_numpy(vectors), torch.from_numpy(mask), terms, texts, sections)
 
 
-def split(batch: DocumentBatch, chunk: int) -> list[DocumentBatch]:
-    """Cut a batch into batches of at most `chunk` rows, as wide as the whole.
+def split(documents: Sequence[DocumentArrays], chunk: int) -> list[list[DocumentArrays]]:
+    """Cut a batch of documents into batches of at most `chunk`.
 
     The sections of a document stay together: a document of more than `chunk` is a batch by itself.
     """
-    parts = []
-    for start, stop in pairwise(_cuts(batch, chunk)):
-        part = slice(start, stop)
-        texts = batch.texts
-        if texts is not None:
-            chosen = (texts.documents >= start) & (texts.documents < stop)
-            texts = BlockTexts(
-                texts.documents[chosen] - start,
-                texts.places[chosen],
-                texts.input_ids[chosen],
-                texts.attention_mask[chosen],
-            )
-        parts.append(
-            DocumentBatch(
-                batch.block_vectors[part],
-                batch.block_mask[part],
-                None if batch.term_features is None else batch.term_features[part],
-                texts,
-                _part_of_sections(batch.sections, part),
-            )
-        )
+    parts: list[list[DocumentArrays]] = [[]]
+    for document in documents:
+        full = len(parts[-1]) + document.sections > chunk
+        if full and document.section == 0 and parts[-1]:
+            parts.append([])
+        parts[-1].append(document)
     return parts
 
 
 def block_vectors(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [D, S, H]: cached ones, and computed ones where there is text."""
-    texts = batch.texts
-    if texts is None or len(texts.documents) == 0:
+    if batch.texts is None:
         return batch.block_vectors
-    return put_computed(batch, model.block_encoder(texts.input_ids, texts.attention_mask))
+    return put_computed(batch, encode_texts(model, batch))
 
 
 def put_computed(batch: DocumentBatch, computed: Tensor) -> Tensor:
@@ -163,6 +144,18 @@ def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     return vectors.float()
 
 
+def token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
+    """Return the states [N, T, H] of the tokens of blocks.
+
+    A recurrent model reads all blocks of each document for them.
+    """
+    if isinstance(model, RecurrentModel):
+        states = torch.stack(model.segment_states(*as_documents(texts)), dim=1)  # [D, S, T, H]
+        return states[texts.documents, texts.places]
+    level = cast(BlockEncoder, model.block_encoder)
+    return level.token_states(texts.input_ids, texts.attention_mask)
+
+
 def texts_of(batch: DocumentBatch) -> BlockTexts:
     """Return the blocks that are read from their tokens."""
     if batch.texts is None:
@@ -193,36 +186,14 @@ def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
     """Find the successor of each section: the next row, of the last section the first one."""
     if all(document.sections == 1 for document in documents):
         return None
-    numbers, successors = [], []
-    expected, of = 0, 1
-    for row, document in enumerate(documents):
-        of = document.sections if expected == 0 else of
-        if (document.section, document.sections) != (expected, of):
-            raise ValueError("the sections of a document must follow one another in a batch")
-        expected = (expected + 1) % of
-        numbers.append(document.section)
-        successors.append(row + 1 if expected else row + 1 - of)
-    if expected:
-        raise ValueError("the last document of a batch lacks sections")
+    numbers = [document.section for document in documents]
+    if numbers != [n for first in documents if first.section == 0 for n in range(first.sections)]:
+        raise ValueError("all sections of a document must follow one another in a batch")
+    successors = [
+        row + 1 if document.section + 1 < document.sections else row - document.section
+        for row, document in enumerate(documents)
+    ]
     return Sections(torch.tensor(numbers), torch.tensor(successors))
-
-
-def _part_of_sections(sections: Sections | None, part: slice) -> Sections | None:
-    if sections is None:
-        return None
-    return Sections(sections.numbers[part], sections.successors[part] - part.start)
-
-
-def _cuts(batch: DocumentBatch, chunk: int) -> list[int]:
-    """Return where chunks begin, and the end of the last: never between sections of a document."""
-    if batch.sections is None:
-        return [*range(0, len(batch), chunk), len(batch)]
-    starts = [*torch.nonzero(batch.sections.numbers == 0)[:, 0].tolist(), len(batch)]
-    cuts = [0]
-    for start, stop in pairwise(starts):
-        if stop - cuts[-1] > chunk and start > cuts[-1]:
-            cuts.append(start)
-    return [*cuts, len(batch)]
 
 
 def _collate_terms(documents: Sequence[DocumentArrays]) -> Tensor | None:

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from functools import partial
+from typing import Any, assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from encoder.alignment.space import open_space
 from encoder.arrays import Float32
 from encoder.checkpoint import Checkpoint
 from evaluation.block_archive import BlockArchive
-from training.batch import DocumentArrays, DocumentBatch, collate, encode, texts_of
+from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.data.sampling import (
     BatchSpec,
     CandidateBatch,
@@ -24,9 +26,6 @@ from training.data.sampling import (
 )
 from training.distillation import AlignmentProjection, block_vectors_task
 from training.losses import (
-    BlockHead,
-    JointHead,
-    WordHead,
     contrastive,
     pair_cosine,
     pair_cross_entropy,
@@ -34,19 +33,9 @@ from training.losses import (
     supervised_contrastive,
 )
 from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
-from training.objectives import (
-    ModelTask,
-    Objective,
-    Temperature,
-    VectorTask,
-    Vocabulary,
-    choose_blocks,
-    joint_task,
-    masked_blocks_task,
-    masked_words_task,
-)
-from training.recipe import DISTIL_BLOCKS, ObjectiveRecipe, check_objective
-from training.reordering import OrderHead, reorder_task
+from training.objectives import Objective, Task, Temperature, vectors_task
+from training.pretraining import PretrainingHead, pretraining_task, read_vocabulary
+from training.recipe import DISTIL_BLOCKS, SELF_SUPERVISED, ObjectiveRecipe, check_objective
 
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
@@ -66,6 +55,7 @@ class Reader:
         read_terms: the term features of a part; None without a term channel.
         trained_blocks: random blocks of a document that a step reads as tokens; 0 while the
             sentence level is frozen.
+        chunk: documents of a batch that are encoded at a time.
     """
 
     archives: Sequence[BlockArchive]
@@ -73,6 +63,7 @@ class Reader:
     max_blocks: int
     read_terms: ReadTerms | None = None
     trained_blocks: int = 0
+    chunk: int = 64
 
     def batch(
         self, parts: Sequence[DocumentSlice], generator: torch.Generator | None
@@ -81,13 +72,22 @@ class Reader:
         documents = [self._read(part, generator) for part in parts]
         return collate(documents, self.checkpoint.padding_token)
 
+    def chunks(
+        self, parts: Sequence[DocumentSlice], generator: torch.Generator
+    ) -> list[DocumentBatch]:
+        """Read documents, as `batch`, in batches that are encoded one after another."""
+        documents = [self._read(part, generator) for part in parts]
+        padding = self.checkpoint.padding_token
+        return [collate(part, padding) for part in split(documents, self.chunk)]
+
     def _read(self, part: DocumentSlice, generator: torch.Generator | None) -> DocumentArrays:
         archive = self.archives[part.archive]
         vectors = archive.vectors(part.row)[: self.max_blocks]
         places = np.arange(len(vectors)) if part.places is None else part.places
         chosen: list[int] = []
         if generator is not None and self.trained_blocks:
-            chosen = choose_blocks(len(places), self.trained_blocks, generator).tolist()
+            order = torch.randperm(len(places), generator=generator)
+            chosen = sorted(order[: self.trained_blocks].tolist())
         terms = self.read_terms(part) if self.read_terms else None
         blocks = archive.blocks(part.row) if chosen else ()
         first, last = self.checkpoint.start_token, self.checkpoint.end_token
@@ -103,12 +103,7 @@ def training_device() -> torch.device:
 
 
 def new_objective(
-    recipe: ObjectiveRecipe,
-    sampler: Sampler,
-    reader: Reader,
-    config: EncoderConfig,
-    vocabulary: Vocabulary,
-    seed: int,
+    recipe: ObjectiveRecipe, sampler: Sampler, reader: Reader, config: EncoderConfig, seed: int
 ) -> Objective[EncoderModel]:
     """Make an objective of its recipe and the sampler of its batches.
 
@@ -118,26 +113,83 @@ def new_objective(
     """
     check_objective(recipe, config)
     torch.manual_seed(seed)
-    head = _head(recipe, config, reader.checkpoint)
+    head = _new_head(recipe, config, reader.checkpoint)
 
-    def sample_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
+    def sample_task(generator: torch.Generator) -> Task[EncoderModel]:
         seed = int(torch.randint(2**62, (), generator=generator))
-        spec = sampler(np.random.default_rng(seed))
-        return _task(recipe, spec, _Making(reader, head, vocabulary, generator))
+        return task_of(recipe, sampler(np.random.default_rng(seed)), reader, head, generator)
 
     return Objective(recipe.name, recipe.weight, sample_task, head)
 
 
-def pretraining_task(
+def _new_head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint) -> nn.Module:
+    if recipe.kind == DISTIL_BLOCKS:
+        return AlignmentProjection(open_space(start))
+    if recipe.kind in SELF_SUPERVISED:
+        return PretrainingHead(config, read_vocabulary(start), **recipe.parameters)
+    if recipe.kind == "pairs":
+        return nn.Module()
+    return Temperature(recipe.parameters["temperature"])
+
+
+def task_of(
     recipe: ObjectiveRecipe,
-    parts: Sequence[DocumentSlice],
+    spec: BatchSpec,
     reader: Reader,
     head: nn.Module,
-    vocabulary: Vocabulary,
     generator: torch.Generator,
-) -> ModelTask[EncoderModel]:
-    """Make the task of an objective of pretraining over given documents."""
-    return _pretraining_task(recipe, parts, _Making(reader, head, vocabulary, generator))
+) -> Task[EncoderModel]:
+    """Read the documents of a batch, and return what is to be learned of them.
+
+    Args:
+        spec: of the kind of the objective.
+        head: of the objective.
+        generator: of all that is random in it.
+    """
+    match spec:
+        case DocumentsBatch(documents) if isinstance(head, AlignmentProjection):
+            return block_vectors_task(reader.batch(documents, generator), head)
+        case DocumentsBatch(documents) if isinstance(head, PretrainingHead):
+            return pretraining_task(reader.batch(documents, generator), head, generator)
+        case PairBatch(sources, targets):
+            documents = sources + targets
+        case CandidateBatch(queries, candidates):
+            documents = queries + candidates
+        case _:
+            documents = spec.documents
+    loss = partial(_loss_of_vectors, recipe, spec, head)
+    return vectors_task(reader.chunks(documents, generator), loss)
+
+
+def _loss_of_vectors(
+    recipe: ObjectiveRecipe, spec: BatchSpec, head: nn.Module, vectors: Tensor
+) -> Tensor:
+    """Return the loss of the document vectors [D, dimension] of a batch, in its order."""
+    parameters = recipe.parameters
+
+    def there(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(vectors.device)
+
+    match spec:
+        case PairBatch():
+            sources, targets = vectors.chunk(2)
+            cosines, labels = (sources * targets).sum(1), there(spec.labels)
+            if parameters["loss"] == "cosine":
+                return pair_cosine(cosines, labels)
+            return pair_cross_entropy(cosines, labels, parameters["amplifier"])
+        case CandidateBatch():
+            queries, candidates = vectors.tensor_split([len(spec.queries)])
+            scores = queries @ candidates.T / head()
+            return contrastive(scores, there(spec.positives), there(spec.ignored))
+        case LabelBatch():
+            return supervised_contrastive(vectors, there(spec.labels), head())
+        case SimilarityBatch():
+            temperature = parameters["teacher_temperature"]
+            return relation_distillation(vectors, there(spec.similarities), head(), temperature)
+        case DocumentsBatch():
+            raise TypeError(f"objective {recipe.name} learns nothing of documents alone")
+        case _:
+            assert_never(spec)
 
 
 def encode_slices(
@@ -164,126 +216,11 @@ def encode_slices(
     ]
     order = np.argsort(lengths, kind="stable")  # less padding
     vectors = np.empty((len(parts), model.config.dimension), dtype=np.float32)
-    device = next(model.parameters()).device
     recurrent = isinstance(model, RecurrentModel)
     size = _RECURRENT_DOCUMENTS_A_PASS if recurrent else _DOCUMENTS_A_PASS
     with torch.no_grad():
         for start in range(0, len(parts), size):
             rows = order[start : start + size]
-            batch = reader.batch([parts[row] for row in rows], generator).to(device)
+            batch = reader.batch([parts[row] for row in rows], generator).to(model.device)
             vectors[rows] = encode(model, batch).cpu().numpy()
     return vectors
-
-
-@dataclass(frozen=True, slots=True)
-class _Making:
-    reader: Reader
-    head: nn.Module
-    vocabulary: Vocabulary
-    generator: torch.Generator
-
-    def batch(self, *parts: Sequence[DocumentSlice]) -> DocumentBatch:
-        return self.reader.batch([part for some in parts for part in some], self.generator)
-
-    @property
-    def temperature(self) -> Temperature:
-        if not isinstance(self.head, Temperature):
-            raise TypeError(f"{type(self.head).__name__} is not a temperature")
-        return self.head
-
-
-def _head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint) -> nn.Module:
-    if recipe.kind == "wp":
-        return WordHead(config)
-    if recipe.kind == "sp":
-        return BlockHead(config)
-    if recipe.kind == "wp+sp":
-        return JointHead(config)
-    if recipe.kind == "reorder":
-        return OrderHead(config, recipe.parameters["chunks"])
-    if recipe.kind == DISTIL_BLOCKS:
-        return AlignmentProjection(open_space(start))
-    if recipe.kind == "pairs":
-        return nn.Module()
-    return Temperature(recipe.parameters["temperature"])
-
-
-def _task(
-    recipe: ObjectiveRecipe, spec: BatchSpec, making: _Making
-) -> VectorTask | ModelTask[EncoderModel]:
-    match spec:
-        case PairBatch():
-            return _pairs_task(recipe, spec, making)
-        case CandidateBatch():
-            return _candidates_task(spec, making)
-        case LabelBatch():
-            labels, temperature = torch.from_numpy(spec.labels), making.temperature
-            return VectorTask(
-                making.batch(spec.documents),
-                lambda vectors: supervised_contrastive(
-                    vectors, labels.to(vectors.device), temperature()
-                ),
-            )
-        case SimilarityBatch():
-            teacher, temperature = torch.from_numpy(spec.similarities), making.temperature
-            teacher_temperature = recipe.parameters["teacher_temperature"]
-            return VectorTask(
-                making.batch(spec.documents),
-                lambda vectors: relation_distillation(
-                    vectors, teacher.to(vectors.device), temperature(), teacher_temperature
-                ),
-            )
-        case DocumentsBatch():
-            return _pretraining_task(recipe, spec.documents, making)
-        case _:
-            assert_never(spec)
-
-
-def _pairs_task(recipe: ObjectiveRecipe, spec: PairBatch, making: _Making) -> VectorTask:
-    """Score pairs: the first half of the documents against the second, row by row."""
-    labels, parameters = torch.from_numpy(spec.labels), recipe.parameters
-
-    def loss(vectors: Tensor) -> Tensor:
-        sources, targets = vectors.chunk(2)
-        cosines, known = (sources * targets).sum(1), labels.to(vectors.device)
-        if parameters["loss"] == "cosine":
-            return pair_cosine(cosines, known)
-        return pair_cross_entropy(cosines, known, parameters["amplifier"])
-
-    return VectorTask(making.batch(spec.sources, spec.targets), loss)
-
-
-def _candidates_task(spec: CandidateBatch, making: _Making) -> VectorTask:
-    """Find the positives of queries among candidates, which follow the queries in the batch."""
-    positives, ignored = torch.from_numpy(spec.positives), torch.from_numpy(spec.ignored)
-    queries, temperature = len(spec.queries), making.temperature
-
-    def loss(vectors: Tensor) -> Tensor:
-        scores = vectors[:queries] @ vectors[queries:].T / temperature()
-        return contrastive(scores, positives.to(scores.device), ignored.to(scores.device))
-
-    return VectorTask(making.batch(spec.queries, spec.candidates), loss)
-
-
-def _pretraining_task(
-    recipe: ObjectiveRecipe, documents: Sequence[DocumentSlice], making: _Making
-) -> ModelTask[EncoderModel]:
-    batch, parameters = making.batch(documents), recipe.parameters
-    vocabulary, generator = making.vocabulary, making.generator
-    match making.head:
-        case AlignmentProjection() as projection:
-            return block_vectors_task(batch, projection)
-        case BlockHead() as head:
-            return masked_blocks_task(batch, parameters["masked_blocks"], head, generator)
-        case JointHead() as head:
-            shares = parameters["share"], parameters["masked_blocks"]
-            return joint_task(batch, vocabulary, shares, head, generator)
-        case OrderHead() as head:
-            sizes = parameters["chunks"], parameters["share"]
-            start = making.reader.checkpoint
-            return reorder_task(texts_of(batch), start, vocabulary, sizes, head, generator)
-        case WordHead() as head:
-            share = parameters["share"]
-            return masked_words_task(texts_of(batch), vocabulary, share, head, generator)
-        case head:
-            raise TypeError(f"{type(head).__name__} predicts nothing of texts")

@@ -19,7 +19,7 @@ from encoder.alignment.space import AlignmentSpace
 from training.batch import DocumentBatch, encode_texts, texts_of
 from training.errors import TrainingRecipeError
 from training.models.architecture import EncoderConfig, EncoderModel
-from training.objectives import ModelTask
+from training.objectives import Task
 from training.recipe import SentenceLevelRecipe
 
 _LAYER = re.compile(r"^block_encoder\.layers\.(\d+)\.")
@@ -112,7 +112,7 @@ def block_vector_losses(
 
 def block_vectors_task(
     documents: DocumentBatch, projection: AlignmentProjection
-) -> ModelTask[EncoderModel]:
+) -> Task[EncoderModel]:
     """Learn the stored vectors of the blocks that are read from their tokens.
 
     Args:
@@ -121,9 +121,9 @@ def block_vectors_task(
     texts = texts_of(documents)
     teacher = documents.block_vectors[texts.documents, texts.places]
 
-    def losses(model: EncoderModel) -> dict[str, Tensor]:
-        device = projection.mean.device
+    def losses(model: EncoderModel) -> Mapping[str, Tensor]:
+        device = model.device
         student = encode_texts(model, documents.to(device))
         return block_vector_losses(student, teacher.to(device), projection)
 
-    return ModelTask(losses)
+    return losses

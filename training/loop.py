@@ -14,10 +14,9 @@ from typing import Any, Generic
 import torch
 from torch import Tensor, nn
 
-from training.batch import DocumentBatch, encode, split
 from training.errors import NotFiniteError, TrainingRecipeError
 from training.models.architecture import EncoderModel, TrainableModel
-from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
+from training.objectives import M, Objective, Temperature, step_generator, step_seed
 from training.progress import TrainingProgress
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe, TrainingRecipe
 from training.run_files import (
@@ -107,60 +106,6 @@ def set_rates(optimiser: torch.optim.Optimizer, share: float) -> None:
     """Set the rate of each group to a share of its full rate."""
     for group in optimiser.param_groups:
         group["lr"] = share * group["full_rate"]
-
-
-def cached_backward(
-    encode: Callable[[DocumentBatch], Tensor],
-    chunks: Sequence[DocumentBatch],
-    loss: Callable[[Tensor], Tensor],
-    scale: float = 1.0,
-) -> Tensor:
-    """Add the gradients of `scale * loss` over all chunks, holding the graph of one at a time.
-
-    Every chunk is encoded twice: without a graph, for the loss over the whole batch and its
-    gradient by each vector; then with its graph, through which that gradient is
-    propagated. The second time sees the same dropout as the first, so the gradients are exact. One
-    chunk alone is encoded once.
-
-    Args:
-        encode: documents -> their vectors, [V, width].
-        chunks: of the batch; at least one.
-        loss: [all V, width] -> [] loss.
-
-    Returns:
-        [] the loss, not scaled, without its graph.
-    """
-    if len(chunks) == 1:
-        value = loss(encode(chunks[0]))
-        torch.autograd.backward(value * scale)
-        return value.detach()
-    states, encoded = [], []
-    with torch.no_grad():
-        for chunk in chunks:
-            device = chunk.block_mask.device
-            on_gpu = device.type == "cuda"
-            states.append(torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state())
-            encoded.append(encode(chunk))
-    vectors = torch.cat(encoded).requires_grad_()
-    value = loss(vectors)
-    torch.autograd.backward(value * scale)
-    if vectors.grad is None:
-        raise ValueError("the loss does not depend on the vectors")
-    gradients = torch.split(vectors.grad, [len(part) for part in encoded])
-    for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
-        torch.autograd.backward(_encode_again(encode, chunk, state), gradient)
-    return value.detach()
-
-
-def _encode_again(
-    encode: Callable[[DocumentBatch], Tensor], chunk: DocumentBatch, state: Tensor
-) -> Tensor:
-    """Encode with the random numbers of the first time, and leave the generator as it was."""
-    device = chunk.block_mask.device
-    on_gpu = device.type == "cuda"
-    with torch.random.fork_rng([device] if on_gpu else []):
-        torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)
-        return encode(chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,39 +241,19 @@ def _add_gradients(
     """Add the gradients of an objective; return its loss and its parts."""
     # Separate streams: adding or removing an objective does not change the samples of others.
     task = objective.sample(step_generator(run.plan.recipe.seed, step, stream, 0))
-    parts: Mapping[str, Tensor] = {}
-    if isinstance(task, VectorTask):
-        loss = _vector_gradients(run, task, objective.weight)
-    else:
-        with _autocast(run):
-            parts = task.losses(run.model)
-        loss = torch.stack(list(parts.values())).sum()
-        _finite(step, f"the loss of objective {objective.name}", loss)
-        torch.autograd.backward(loss * objective.weight)
+    with _autocast(run):
+        parts = task(run.model)
+    loss = torch.stack(list(parts.values())).sum()
     found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
+    torch.autograd.backward(loss * objective.weight)
     if len(parts) > 1:
         found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
     return found
 
 
-def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
-    model = run.model
-    if not isinstance(model, EncoderModel):
-        raise TrainingRecipeError("a reranker has no document vectors to learn from")
-
-    def encode_chunk(chunk: DocumentBatch) -> Tensor:
-        with _autocast(run):
-            return encode(model, chunk)
-
-    device = next(iter(run.trained.values())).device
-    chunks = split(task.documents.to(device), run.plan.recipe.chunk)
-    return cached_backward(encode_chunk, chunks, task.loss, scale)
-
-
 def _autocast(run: _Run[M]) -> torch.autocast:
-    device = next(iter(run.trained.values())).device
     enabled = run.plan.recipe.precision == "bf16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
+    return torch.autocast(run.model.device.type, torch.bfloat16, enabled=enabled)
 
 
 def _validate(run: _Run[M], state: RunState) -> RunState:

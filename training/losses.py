@@ -1,146 +1,8 @@
 """Losses: stateless functions of tensors, each a mean."""
 
-from typing import cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-
-from training.batch import (
-    BlockTexts,
-    DocumentBatch,
-    as_documents,
-    block_vectors,
-    put_computed,
-    texts_of,
-)
-from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
-from training.models.layers import BlockEncoder
-from training.models.smith import DocumentEncoder
-
-
-class WordHead(nn.Module):
-    """The transformation of a masked token before BERT's (tied) output embedding."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Transform states [N, H] -> [N, H]."""
-        result: Tensor = self.norm(F.gelu(self.transform(states)))
-        return result
-
-
-class BlockHead(nn.Module):
-    """The learned vector that replaces masked sentence blocks (section 4.2.1)."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        # A unit vector, as those around it are: it must not dominate them.
-        self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
-
-    def forward(self, vectors: Tensor, masked: Tensor) -> Tensor:
-        """Put it into block vectors [D, S, H] wherever masked [D, S] is true."""
-        return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
-
-
-def word_loss(
-    model: EncoderModel,
-    head: WordHead,
-    texts: BlockTexts,
-    words: Tensor,
-    states: Tensor | None = None,
-) -> Tensor:
-    """Masked word prediction over text.
-
-    Args:
-        texts: sentence blocks with hidden words, [N, T]; of a recurrent model, all blocks of each
-            document.
-        words: [N, T] the token ids to predict, -1 where there is nothing to predict.
-        states: [N, T, H] of the tokens, where they are known.
-
-    Returns:
-        [] loss, the mean over the masked words; 0 where none is masked.
-    """
-    states = _token_states(model, texts) if states is None else states
-    chosen = words >= 0
-    if not chosen.any():
-        return states.sum() * 0.0
-    embedding = model.block_encoder.token_embedding.weight
-    return masked_word_prediction(head(states[chosen]), embedding, head.bias, words[chosen])
-
-
-def _token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
-    """Return the states [N, T, H] of blocks that are read from their tokens."""
-    if isinstance(model, RecurrentModel):
-        ids, mask = as_documents(texts)  # [D, S, T]
-        states = torch.stack(model.segment_states(ids, mask), dim=1)  # [D, S, T, H]
-        return states[texts.documents, texts.places]
-    level = cast(BlockEncoder, model.block_encoder)
-    return level.token_states(texts.input_ids, texts.attention_mask)
-
-
-def block_loss(
-    model: EncoderModel,
-    head: BlockHead,
-    batch: DocumentBatch,
-    masked: Tensor,
-    vectors: Tensor | None = None,
-) -> Tensor:
-    """Masked sentence block prediction, over cached block vectors or over text.
-
-    Args:
-        model: whose document level is trained, and its sentence level where the batch has text.
-        masked: [D, S] bool, the blocks to predict.
-        vectors: [D, S, H] of the blocks, where they are known.
-
-    Returns:
-        [] loss, the mean over the masked blocks; 0 where none is masked.
-    """
-    level = model.document_encoder
-    if not isinstance(level, DocumentEncoder):
-        raise TypeError("this architecture cannot predict masked sentence blocks")
-    vectors = block_vectors(model, batch) if vectors is None else vectors
-    states = level.block_states(head(vectors, masked), batch.block_mask)
-    if not masked.any():
-        return states.sum() * 0.0
-    return masked_block_prediction(states[masked], vectors[masked].to(states.dtype))
-
-
-class JointHead(nn.Module):
-    """The heads of masked words and masked sentence blocks of one batch."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.words = WordHead(config)
-        self.blocks = BlockHead(config)
-
-
-def joint_losses(
-    model: EncoderModel, head: JointHead, batch: DocumentBatch, words: Tensor, masked: Tensor
-) -> dict[str, Tensor]:
-    """Masked words and masked sentence blocks of one and the same batch (SMITH, equation 7).
-
-    Args:
-        model: both of whose levels are trained.
-        batch: documents whose texts have hidden words, [N, T].
-        words: [N, T] the token ids to predict, -1 where there is nothing to predict.
-        masked: [D, S] bool, the blocks to predict.
-
-    Returns:
-        [] both losses, "words" and "blocks", each a mean; the paper trains their sum.
-    """
-    texts = texts_of(batch)
-    level = cast(BlockEncoder, model.block_encoder)
-    states = level.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
-    vectors = put_computed(batch, level.pool(states, texts.attention_mask))  # [D, S, H]
-    return {
-        "words": word_loss(model, head.words, texts, words, states),
-        "blocks": block_loss(model, head.blocks, batch, masked, vectors),
-    }
 
 
 def pair_cross_entropy(cosines: Tensor, labels: Tensor, amplifier: float) -> Tensor:
@@ -248,10 +110,11 @@ def masked_block_prediction(predicted: Tensor, blocks: Tensor) -> Tensor:
         blocks: [B, H] the block vectors that were there.
 
     Returns:
-        [] cross-entropy, the mean over the masked blocks.
+        [] cross-entropy, the mean over the masked blocks; 0 where none is masked.
     """
     similarities = predicted @ blocks.T  # [B, B], eq. 4
-    return F.cross_entropy(similarities, torch.arange(len(blocks), device=blocks.device))
+    places = torch.arange(len(blocks), device=blocks.device)
+    return F.cross_entropy(similarities, places, reduction="sum") / max(1, len(blocks))
 
 
 def masked_word_prediction(
@@ -266,9 +129,10 @@ def masked_word_prediction(
         words: [N] the token ids that were there.
 
     Returns:
-        [] cross-entropy, the mean over the masked words.
+        [] cross-entropy, the mean over the masked words; 0 where none is masked.
     """
-    return F.cross_entropy(F.linear(states, embedding, bias), words)
+    logits = F.linear(states, embedding, bias)
+    return F.cross_entropy(logits, words, reduction="sum") / max(1, len(words))
 
 
 def _positives_against_negatives(scores: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:

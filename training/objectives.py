@@ -1,132 +1,60 @@
-"""Objectives: the batch that a step samples, and its loss.
+"""Objectives: what a step of training learns from, sampled anew in each step.
 
 An objective samples the task of a step from a generator that depends on seed and step only, so that
-a run can be resumed without the state of any iterator. Two kinds of tasks exist because only
-a loss that needs nothing but document vectors can be computed in chunks of a large batch
-(`training.loop.cached_backward`).
+a run can be resumed without the state of any iterator.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from training.batch import BlockTexts, DocumentBatch, texts_of
-from training.losses import (
-    BlockHead,
-    JointHead,
-    WordHead,
-    block_loss,
-    joint_losses,
-    word_loss,
-)
+from training.batch import DocumentBatch, encode
 from training.models.architecture import EncoderModel, TrainableModel
-
-_BECOMES_MASK = 0.8
-_BECOMES_RANDOM = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The token ids that masking has to know.
-
-    Attributes:
-        size: number of token ids.
-        mask_token: id of [MASK].
-        special_tokens: ids that are never masked: [CLS], [SEP], [PAD] and [MASK] itself.
-    """
-
-    size: int
-    mask_token: int
-    special_tokens: Sequence[int]
-
-
-def mask_words(
-    input_ids: Tensor, vocabulary: Vocabulary, share: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Mask words as BERT does: 80 % become [MASK], 10 % any token, 10 % stay as they are.
-
-    Args:
-        input_ids: [N, T] token ids on the CPU, padding by the padding token.
-        share: of the words to be predicted, each chosen by itself; 0.15 in BERT.
-
-    Returns:
-        [N, T] the token ids to read, and [N, T] bool, the places to predict.
-    """
-    special = torch.isin(input_ids, torch.tensor(list(vocabulary.special_tokens)))
-    places = (torch.rand(input_ids.shape, generator=generator) < share) & ~special
-    fate = torch.rand(input_ids.shape, generator=generator)
-    random = torch.randint(vocabulary.size, input_ids.shape, generator=generator)
-    hidden = torch.where(fate < _BECOMES_MASK, vocabulary.mask_token, input_ids)
-    kept = fate >= _BECOMES_MASK + _BECOMES_RANDOM
-    hidden = torch.where((fate >= _BECOMES_MASK) & ~kept, random, hidden)
-    return torch.where(places, hidden, input_ids), places
-
-
-def mask_blocks(block_mask: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Choose the sentence blocks to be predicted (SMITH, section 4.2.1).
-
-    Args:
-        block_mask: [D, S] on the CPU, 1 for a block and 0 for padding.
-        count: of blocks in each document (m); 2 in the paper. A document of m blocks or fewer
-            keeps one: what is all masked says nothing of itself.
-
-    Returns:
-        [D, S] bool.
-    """
-    return _rank(block_mask, generator) < (block_mask.sum(1, keepdim=True) - 1).clamp(max=count)
-
-
-def choose_blocks(blocks: int, count: int, generator: torch.Generator) -> Tensor:
-    """Choose the blocks of a document whose vectors a step computes from their tokens.
-
-    Returns:
-        [min(blocks, count)] places, ascending.
-    """
-    return torch.randperm(blocks, generator=generator)[:count].sort().values
-
-
-def _rank(block_mask: Tensor, generator: torch.Generator) -> Tensor:
-    """Return [D, S]: each block's place in a random order of its document; padding comes last."""
-    order = torch.rand(block_mask.shape, generator=generator).masked_fill(block_mask == 0, 2.0)
-    return order.argsort(1).argsort(1)
-
 
 _FIRST_TEMPERATURE = 0.05
 _LOWEST_TEMPERATURE = 0.01
 
 M = TypeVar("M", bound=TrainableModel)
 
+# model -> [] losses by name, whose sum is the loss of a step
+Task = Callable[[M], Mapping[str, Tensor]]
 
-@dataclass(frozen=True, slots=True)
-class VectorTask:
-    """A loss of document vectors alone, which can be computed in chunks of the batch.
 
-    Attributes:
-        documents: the batch.
-        loss: [D, dimension] document vectors -> [] loss.
+def vectors_task(
+    chunks: Sequence[DocumentBatch], loss: Callable[[Tensor], Tensor]
+) -> Task[EncoderModel]:
+    """Return the task of a loss of document vectors alone.
+
+    Of several chunks, the activations of one at a time are held: each is encoded again, with the
+    same dropout, when the gradient of its vectors is known. The gradients are those of one batch.
+
+    Args:
+        chunks: of the batch; at least one.
+        loss: [D, dimension] vectors of all documents, in float32 -> [] loss.
     """
 
-    documents: DocumentBatch
-    loss: Callable[[Tensor], Tensor]
+    def losses(model: EncoderModel) -> Mapping[str, Tensor]:
+        batches = (chunk.to(model.device) for chunk in chunks)
+        encoded = encode if len(chunks) == 1 else _encode_with_few_activations
+        vectors = torch.cat([encoded(model, batch) for batch in batches])
+        with torch.autocast(vectors.device.type, enabled=False):
+            return {"vectors": loss(vectors)}
+
+    return losses
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTask(Generic[M]):
-    """A loss that looks into the model; computed in one piece.
+def _encode_with_few_activations(model: EncoderModel, batch: DocumentBatch) -> Tensor:
+    def encode_batch(_: Tensor) -> Tensor:
+        return encode(model, batch)
 
-    Attributes:
-        losses: model -> [] losses by name, whose sum is the loss.
-    """
-
-    losses: Callable[[M], Mapping[str, Tensor]]
-
-    def loss(self, model: M) -> Tensor:
-        """Return the loss of a model: []."""
-        return torch.stack(list(self.losses(model).values())).sum()
+    # The argument says whose random numbers, which dropout takes, are kept for the second time.
+    vectors: Tensor = checkpoint(encode_batch, batch.block_mask, use_reentrant=False)
+    return vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +65,12 @@ class Objective(Generic[M]):
         name: its name in curves and messages; of its own in a run.
         weight: of its loss in the sum.
         sample: returns the task of a step; depends on the generator alone.
-        head: what is trained for this objective only (`WordHead`, `BlockHead`, `Temperature`).
+        head: what is trained for this objective only (`PretrainingHead`, `Temperature`).
     """
 
     name: str
     weight: float
-    sample: Callable[[torch.Generator], VectorTask | ModelTask[M]]
+    sample: Callable[[torch.Generator], Task[M]]
     head: nn.Module = field(default_factory=nn.Module)
 
 
@@ -176,61 +104,3 @@ def step_seed(seed: int, step: int, *stream: int) -> int:
         mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB % 2**64
         mixed ^= mixed >> 31
     return mixed
-
-
-def masked_words_task(
-    texts: BlockTexts,
-    vocabulary: Vocabulary,
-    share: float,
-    head: WordHead,
-    generator: torch.Generator,
-) -> ModelTask[EncoderModel]:
-    """Hide words in sentence blocks and predict them."""
-    hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
-    words = torch.where(places, texts.input_ids, -1)
-    masked = replace(texts, input_ids=hidden)
-
-    def losses(model: EncoderModel) -> dict[str, Tensor]:
-        device = head.bias.device
-        return {"words": word_loss(model, head, masked.to(device), words.to(device))}
-
-    return ModelTask(losses)
-
-
-def joint_task(
-    documents: DocumentBatch,
-    vocabulary: Vocabulary,
-    shares: tuple[float, int],
-    head: JointHead,
-    generator: torch.Generator,
-) -> ModelTask[EncoderModel]:
-    """Hide words and sentence blocks of the same documents and predict both.
-
-    Args:
-        shares: the share of the words, and how many blocks of each document are hidden.
-    """
-    texts = texts_of(documents)
-    share, count = shares
-    hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
-    words = torch.where(places, texts.input_ids, -1)
-    masked = mask_blocks(documents.block_mask, count, generator)
-    batch = replace(documents, texts=replace(texts, input_ids=hidden))
-
-    def losses(model: EncoderModel) -> dict[str, Tensor]:
-        device = head.words.bias.device
-        return joint_losses(model, head, batch.to(device), words.to(device), masked.to(device))
-
-    return ModelTask(losses)
-
-
-def masked_blocks_task(
-    documents: DocumentBatch, count: int, head: BlockHead, generator: torch.Generator
-) -> ModelTask[EncoderModel]:
-    """Hide `count` sentence blocks of each document and predict them."""
-    masked = mask_blocks(documents.block_mask, count, generator)
-
-    def losses(model: EncoderModel) -> dict[str, Tensor]:
-        device = head.masked_block.device
-        return {"blocks": block_loss(model, head, documents.to(device), masked.to(device))}
-
-    return ModelTask(losses)

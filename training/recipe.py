@@ -370,7 +370,7 @@ class TrainingRecipe(RecipeTable):
         documents: of one batch.
         objectives: the `[[objective]]` tables, at least one, of different names.
         seed: of every random choice.
-        chunk: documents of one forward pass (`training.loop.cached_backward`).
+        chunk: documents of one forward pass (`training.objectives.vectors_task`).
         max_blocks: sentence blocks of a document that training reads.
         dropout: share of activations that a step drops, in every layer.
         precision: "bf16" computes the encoder in bfloat16; weights and losses stay fp32.

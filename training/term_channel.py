@@ -42,11 +42,9 @@ from encoder.tokenizer import open_tokenizer
 from evaluation.block_archive import BlockArchive
 from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
-from training.errors import TrainingRecipeError
 from training.export.create import load_model
-from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.architecture import EncoderModel
 from training.models.layers import project_first
-from training.models.registry import ENCODERS
 from training.models.smith import DocumentEncoder
 from training.recipe import TermRecipe, TrainingRecipe
 
@@ -148,9 +146,9 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
         weights = weights_of_layers(weights, level.kept_layers)
     new = not _same(open_term_channel(start), channel)
     if new:
-        config = _with_channel(start, config, terms, channel.table.width)
+        config = model.with_term_channel(config, terms, channel.table.width)
     torch.manual_seed(recipe.seed)
-    grown = ENCODERS[start.architecture].model(config)
+    grown = type(model)(config)
     kept = {
         name: tensor
         for name, tensor in weights.items()
@@ -160,15 +158,6 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     if new:
         begin_as_terms(cast(DocumentEncoder, grown.document_encoder), terms)
     return grown.eval()
-
-
-def _with_channel(
-    start: Checkpoint, config: EncoderConfig, terms: TermRecipe, features: int
-) -> EncoderConfig:
-    with_term_channel = ENCODERS[start.architecture].with_term_channel
-    if with_term_channel is None:
-        raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
-    return with_term_channel(config, terms, features)
 
 
 def _same(channel: TermChannel, other: TermChannel) -> bool:

@@ -14,16 +14,13 @@ from encoder.checkpoint import (
     load_checkpoint,
     read_verified,
 )
-from encoder.errors import CheckpointError
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.terms.term_channel import TermChannel, write_hashed_terms
 from encoder.terms.term_table import write_term_table
-from encoder.tokenizer import open_tokenizer
 from training.export.create import write_files
 from training.models.architecture import EncoderModel
 from training.models.match_ignition import MatchIgnition
 from training.models.smith import DocumentEncoder
-from training.objectives import Vocabulary
 from training.term_channel import fold_projection
 
 # What training may change of the configuration of a start, besides its term channel.
@@ -70,12 +67,3 @@ def write_trained_reranker(
     tokenizer = read_verified(start.directory, start.files, TOKENIZER)
     write_files(directory, tokenizer, model, config | {"name": name})
     return load_reranker_checkpoint(directory)
-
-
-def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """Read the token ids that masking needs."""
-    mask = open_tokenizer(checkpoint).token_to_id("[MASK]")
-    if mask is None:
-        raise CheckpointError(f"{checkpoint.directory / TOKENIZER} has no [MASK]")
-    special = (checkpoint.start_token, checkpoint.end_token, checkpoint.padding_token, mask)
-    return Vocabulary(int(checkpoint.model["vocabulary_size"]), mask, special)

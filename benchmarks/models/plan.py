@@ -291,8 +291,7 @@ def _check_reading(
     table: str, recipe: TrainingRecipe, created: Recipe, *, reads_tokens: bool
 ) -> None:
     """Check that a recipe reads no more than the model can, and all blocks where it must."""
-    made = ENCODERS[created.architecture].model
-    recurrent = isinstance(made, type) and issubclass(made, RecurrentModel)
+    recurrent = issubclass(ENCODERS[created.architecture], RecurrentModel)
     check_recurrence(recipe, recurrent=recurrent)
     if recipe.max_blocks > created.max_blocks:
         raise TrainingRecipeError(

@@ -13,16 +13,17 @@ import numpy as np
 import torch
 
 from training import objectives
-from training.batch import DocumentArrays, collate, encode
+from training.batch import DocumentArrays, collate, encode, split
 from training.loop import TrainingPlan, Validated, train
-from training.losses import BlockHead, contrastive
+from training.losses import contrastive
 from training.models.smith import Smith, SmithConfig
+from training.pretraining import PretrainingHead, Vocabulary, pretraining_task
 from training.progress import TrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState
 
 RECIPE = {
-    "name": "tiny", "steps": 30, "documents": 8, "chunk": 4, "max_blocks": 8,
+    "name": "tiny", "steps": 30, "documents": 8, "max_blocks": 8,
     "validation_interval": 7, "checkpoint_interval": 5,
     "optimiser": {"document_rate": 0.003, "warm_up": 3, "decay": "cosine"},
     "objective": [{"kind": "halves", "temperature": "learned"}, {"kind": "sp", "weight": 0.5}],
@@ -49,11 +50,12 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         dropout=0.1,
     )  # fmt: skip
     model = Smith(config)
-    temperature, head = objectives.Temperature("learned"), BlockHead(config)
+    temperature = objectives.Temperature("learned")
+    head = PretrainingHead(config, Vocabulary(50, 1, 2, 0, 3), masked_blocks=2)
     random = np.random.default_rng(1)
     corpus = [DocumentArrays(random.normal(size=(8, 16))) for _ in range(20)]
 
-    def halves(generator: torch.Generator) -> objectives.VectorTask:
+    def halves(generator: torch.Generator) -> objectives.Task:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
@@ -61,13 +63,11 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         def loss(vectors: torch.Tensor) -> torch.Tensor:
             return contrastive(vectors[:8] @ vectors[8:].T / temperature(), torch.eye(8).bool())
 
-        return objectives.VectorTask(collate(first + second), loss)
+        return objectives.vectors_task([collate(part) for part in split(first + second, 4)], loss)
 
-    def blocks(generator: torch.Generator) -> objectives.ModelTask:
+    def blocks(generator: torch.Generator) -> objectives.Task:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
-        return objectives.masked_blocks_task(
-            collate([corpus[row] for row in rows]), 2, head, generator
-        )
+        return pretraining_task(collate([corpus[row] for row in rows]), head, generator)
 
     def validate(model: Smith) -> Validated:
         vectors = encode(model, collate(corpus[:2]))

@@ -25,14 +25,10 @@ def test_a_document_has_one_vector_whatever_it_is_padded_with(
 
 def test_term_features_go_with_their_documents() -> None:
     vectors = np.ones((1, 4), np.float32)
-    batch = collate(
-        [DocumentArrays(vectors, np.array([7.0, 9.0])), DocumentArrays(vectors, np.zeros(2))]
-    )
-    assert batch.term_features is not None
-    assert batch.term_features.tolist() == [[7.0, 9.0], [0.0, 0.0]]
-    second = split(batch, 1)[1]
-    assert second.term_features is not None
-    assert second.term_features.tolist() == [[0.0, 0.0]]
+    documents = [DocumentArrays(vectors, np.array(row)) for row in ([7.0, 9.0], [0.0, 0.0])]
+    features = collate(documents).term_features
+    assert features is not None
+    assert features.tolist() == [[7.0, 9.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +69,13 @@ def test_sections_of_a_document_stay_in_one_chunk(
     tiny_colde_model: Callable[[], Colde], documents: list[DocumentArrays]
 ) -> None:
     model = tiny_colde_model().eval()
-    batch = collate(sectioned(documents, 2, 1, 3, 1, 2))
-    chunks = split(batch, 2)
+    cut = sectioned(documents, 2, 1, 3, 1, 2)
+    chunks = split(cut, 2)
     assert [len(chunk) for chunk in chunks] == [2, 1, 3, 1, 2]
-    assert [len(chunk) for chunk in split(batch, 4)] == [3, 4, 2]
+    assert [len(chunk) for chunk in split(cut, 4)] == [3, 4, 2]
     with torch.no_grad():
-        whole = encode(model, batch)
-        parts = torch.cat([encode(model, chunk) for chunk in chunks])
+        whole = encode(model, collate(cut))
+        parts = torch.cat([encode(model, collate(chunk)) for chunk in chunks])
         alone = encode(model, collate(documents))
     assert torch.allclose(whole, parts, atol=1e-6)
     # Only a document that is not cut has the same vector without its sections.

@@ -8,16 +8,15 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
-from training.batch import DocumentBatch, encode
+from training.batch import encode
 from training.collate import Reader, Sampler, encode_slices, new_objective
 from training.data import sampling
 from training.export.create import load_model
 from training.losses import supervised_contrastive
 from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.smith import Smith
-from training.objectives import Objective, VectorTask, step_generator
+from training.objectives import Objective, step_generator
 from training.recipe import parse_training_recipe
-from training.trained_checkpoint import read_vocabulary
 
 TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
 
@@ -105,8 +104,7 @@ def objective_of(
         "name": "r", "steps": 1, "documents": 6, "objective": [table], "sentence_level": level,
     }  # fmt: skip
     (objective,) = parse_training_recipe(recipe).objectives
-    vocabulary = read_vocabulary(reader.checkpoint)
-    return new_objective(objective, sampler, reader, config, vocabulary, seed)
+    return new_objective(objective, sampler, reader, config, seed)
 
 
 COSINE = {"loss": "cosine"}
@@ -120,12 +118,9 @@ def test_every_kind_has_a_loss(
     def loss_of(seed: int) -> float:
         table = {"kind": kind, **more}
         objective = objective_of(table, lambda _: SPECS[kind], reader, model.config, seed)
-        task = objective.sample(step_generator(0, 1, 2))
         with torch.no_grad():
-            if isinstance(task, VectorTask):
-                assert isinstance(task.documents, DocumentBatch)
-                return task.loss(encode(model, task.documents)).item()
-            return task.loss(model).item()
+            (loss,) = objective.sample(step_generator(0, 1, 2))(model).values()
+        return loss.item()
 
     assert np.isfinite(loss_of(1))
     assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
@@ -136,11 +131,8 @@ def test_every_kind_has_a_loss(
 def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
     matches = np.eye(2, 3, dtype=bool)
     batch = sampling.CandidateBatch(PARTS, ALL, matches, ~matches)
-    task = objective_of({"kind": "links"}, lambda _: batch, reader, model.config).sample(
-        step_generator(0, 1)
-    )
-    assert isinstance(task, VectorTask)
-    assert task.loss(torch.eye(5, 4)).item() == 0
+    made = objective_of({"kind": "links"}, lambda _: batch, reader, model.config)
+    assert made.sample(step_generator(0, 1))(model)["vectors"].item() == 0
 
 
 def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> None:
@@ -161,11 +153,9 @@ def test_labels_are_learned_with_the_temperature_given(tiny_colde: Path, reader:
     table = {"kind": "supcon", "temperature": 0.5}
     spec = sampling.LabelBatch(CUT, np.array(labels))
     made = objective_of(table, lambda _: spec, reader, model.config)
-    task = made.sample(step_generator(0, 1))
-    assert isinstance(task, VectorTask)
     with torch.no_grad():
-        vectors = encode(model, task.documents)
-        found = task.loss(vectors).item()
+        vectors = encode(model, reader.batch(CUT, step_generator(0, 1)))
+        found = made.sample(step_generator(0, 1))(model)["vectors"].item()
     expected = supervised_contrastive(vectors, torch.tensor(labels), 0.5)
     assert found == pytest.approx(expected.item(), abs=1e-5)
 

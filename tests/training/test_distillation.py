@@ -100,13 +100,13 @@ def test_blocks_are_compared_with_their_own_stored_vectors(
         read = [tokens[place] for place in chosen]
         documents.append(DocumentArrays(stored[-1], None, chosen, read))
     projection = AlignmentProjection(space_of(16, 5))
-    losses = block_vectors_task(collate(documents), projection).losses(model)
+    losses = block_vectors_task(collate(documents), projection)(model)
     assert [loss.item() for loss in losses.values()] == pytest.approx([0, 0], abs=1e-5)
     turned = [
         DocumentArrays(vectors[::-1].copy(), None, document.places, document.tokens)
         for vectors, document in zip(stored, documents, strict=True)
     ]
-    losses = block_vectors_task(collate(turned), projection).losses(model)
+    losses = block_vectors_task(collate(turned), projection)(model)
     assert losses["vectors"].item() > 0.1
 
 

@@ -15,7 +15,6 @@ from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
 from training.loop import (
     TrainingPlan,
     Validated,
-    cached_backward,
     choose_trained,
     new_optimiser,
     rate_share,
@@ -29,15 +28,8 @@ from training.losses import (
     relation_distillation,
     supervised_contrastive,
 )
-from training.models.colde import Colde
 from training.models.smith import Smith
-from training.objectives import (
-    ModelTask,
-    Objective,
-    Temperature,
-    VectorTask,
-    step_generator,
-)
+from training.objectives import Objective, Task, Temperature, step_generator, vectors_task
 from training.progress import TrainingProgress
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
@@ -54,13 +46,13 @@ class Bench:
     """A model with an objective to learn: documents 0, 3, 6 are of one kind, and so on."""
 
     model: Smith
-    batch: DocumentBatch
+    chunks: list[DocumentBatch]
     directory: Path
     figures: list[float]
 
     def plan(self, **recipe: Any) -> TrainingPlan:
-        def sample(generator: torch.Generator) -> VectorTask:
-            return VectorTask(self.batch, alike)
+        def sample(generator: torch.Generator) -> Task:
+            return vectors_task(self.chunks, alike)
 
         def validate(model: Smith) -> Validated:
             assert not model.training
@@ -97,11 +89,13 @@ class Bench:
 def bench(
     tiny_model: Callable[..., Smith], documents: list[DocumentArrays], tmp_path: Path
 ) -> Bench:
-    return Bench(tiny_model(), collate(documents), tmp_path / "run", [float(i) for i in range(99)])
+    return Bench(
+        tiny_model(), [collate(documents)], tmp_path / "run", [float(i) for i in range(99)]
+    )
 
 
 def test_the_loss_falls_and_the_sentence_level_stays(bench: Bench) -> None:
-    bench.batch = replace(bench.batch, texts=None)
+    bench.chunks = [replace(bench.chunks[0], texts=None)]
     before = bench.weights()
     progress = bench.train(bench.plan(steps=30))
     losses = bench.losses()
@@ -164,9 +158,9 @@ def test_what_training_cannot_improve_stays_as_it_was(bench: Bench) -> None:
     assert not bench.changed(before)
 
 
-def test_bf16_learns_with_weights_in_fp32(bench: Bench) -> None:
-    bench.batch = replace(bench.batch, texts=None)
-    bench.train(bench.plan(steps=30, precision="bf16", chunk=4))
+def test_bf16_learns_with_weights_in_fp32(bench: Bench, documents: list[DocumentArrays]) -> None:
+    bench.chunks = [replace(collate(part), texts=None) for part in split(documents, 4)]
+    bench.train(bench.plan(steps=30, precision="bf16"))
     losses = bench.losses()
     assert losses[-1] < losses[0] / 2
     assert {weight.dtype for weight in bench.model.state_dict().values()} == {torch.float32}
@@ -184,10 +178,10 @@ def test_gradients_are_clipped_and_told_as_they_were(bench: Bench) -> None:
 def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
     sampled: dict[str, list[int]] = {"a": [], "b": []}
 
-    def sampler_of(name: str) -> Callable[[torch.Generator], VectorTask]:
-        def sample(generator: torch.Generator) -> VectorTask:
+    def sampler_of(name: str) -> Callable[[torch.Generator], Task]:
+        def sample(generator: torch.Generator) -> Task:
             sampled[name].append(int(torch.randint(10**9, (), generator=generator)))
-            return VectorTask(bench.batch, alike)
+            return vectors_task(bench.chunks, alike)
 
         return sample
 
@@ -213,7 +207,7 @@ def test_gradients_have_the_weight_of_the_objective(bench: Bench) -> None:
 
 
 def test_pairs_and_relations_are_learned(bench: Bench) -> None:
-    batch = replace(bench.batch, texts=None)
+    batch = replace(bench.chunks[0], texts=None)
     labels = torch.tensor([1, 0, 1, 0])
     pairs = DocumentBatch(batch.block_vectors[:8], batch.block_mask[:8])
     teacher = torch.rand(9, 9, generator=torch.Generator().manual_seed(1))
@@ -226,8 +220,8 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
         return relation_distillation(vectors, teacher, 0.1, 0.1)
 
     objectives = [
-        Objective("pairs", 1.0, lambda _: VectorTask(pairs, of_pairs)),
-        Objective("distil", 1.0, lambda _: VectorTask(batch, of_relations)),
+        Objective("pairs", 1.0, lambda _: vectors_task([pairs], of_pairs)),
+        Objective("distil", 1.0, lambda _: vectors_task([batch], of_relations)),
     ]
     bench.train(replace(bench.plan(steps=40), objectives=objectives))
     steps = [r for r in read_curve(bench.directory / CURVE) if "loss" in r]
@@ -241,10 +235,10 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
 def test_a_loss_that_is_no_number_ends_the_run(bench: Bench, value: float) -> None:
     plan, sampled = bench.plan(), []
 
-    def sample(generator: torch.Generator) -> VectorTask:
+    def sample(generator: torch.Generator) -> Task:
         sampled.append(1)
         factor = value if len(sampled) == 4 else 1.0
-        return VectorTask(bench.batch, lambda vectors: vectors.sum() * factor)
+        return vectors_task(bench.chunks, lambda vectors: vectors.sum() * factor)
 
     plan = replace(plan, objectives=[Objective("broken", 1.0, sample)])
     with pytest.raises(NotFiniteError, match=r"step 4: .*of objective broken is (nan|-?inf)"):
@@ -256,8 +250,8 @@ def test_a_loss_that_is_no_number_ends_the_run(bench: Bench, value: float) -> No
 
 
 def test_a_gradient_or_a_validation_that_is_no_number_is_named(bench: Bench) -> None:
-    def sample(generator: torch.Generator) -> VectorTask:
-        return VectorTask(bench.batch, lambda vectors: (vectors - vectors.detach()).sum().sqrt())
+    def sample(generator: torch.Generator) -> Task:
+        return vectors_task(bench.chunks, lambda vectors: (vectors - vectors.detach()).sum().sqrt())
 
     plan = replace(bench.plan(), objectives=[Objective("root", 1.0, sample)])
     with pytest.raises(NotFiniteError, match=r"step 1: the gradient is (nan|inf)"):
@@ -343,7 +337,7 @@ def test_a_run_may_be_all_warm_up() -> None:
     assert shares == pytest.approx([0.1, 0.2, 0.3])
 
 
-def _no_task(generator: torch.Generator) -> ModelTask:
+def _no_task(generator: torch.Generator) -> Task:
     raise NotImplementedError
 
 
@@ -371,82 +365,43 @@ def test_matrices_decay_and_each_level_has_its_rate(tiny_model: Callable[..., Sm
     assert found["head.o.logarithm"] == (0.25, 0.0)
 
 
-def gradients(
-    model: Smith | Colde, temperature: Temperature, backward: Callable[[], Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    model.zero_grad()
-    temperature.zero_grad()
-    loss = backward()
-    parameters = [*model.parameters(), *temperature.parameters()]
-    return loss, [p.grad.clone() for p in parameters if p.grad is not None]
-
-
-def learned_loss() -> tuple[Temperature, Callable[[Tensor], Tensor]]:
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_chunks_give_the_gradients_of_one_batch(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays], dropout: float
+) -> None:
+    """With dropout, those of a batch whose chunks drop the same in the second pass."""
+    model, calls = tiny_model(dropout).train(), []
     temperature = Temperature("learned")
+    chunks = [collate(part) for part in split(documents, 2 if dropout else 9)]
+    model.document_encoder.register_forward_pre_hook(lambda *_: calls.append(1))
 
     def loss(vectors: Tensor) -> Tensor:
         return contrastive(vectors[:4] @ vectors[4:].T / temperature(), torch.eye(4, 5).bool())
 
-    return temperature, loss
-
-
-def test_chunks_give_the_gradients_of_one_batch(
-    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
-) -> None:
-    model, batch = tiny_model().train(), collate(documents)
-    temperature, loss = learned_loss()
-
-    def at_once() -> Tensor:
-        value = 0.5 * loss(encode(model, batch))
+    def gradients(task: Task) -> tuple[Tensor, list[Tensor], Tensor]:
+        model.zero_grad()
+        temperature.zero_grad()
+        torch.manual_seed(1)
+        (value,) = task(model).values()
         value.backward()
-        return value * 2
+        parameters = [*model.parameters(), *temperature.parameters()]
+        found = [p.grad.clone() for p in parameters if p.grad is not None]
+        return value, found, torch.get_rng_state()
 
-    def in_chunks() -> Tensor:
-        return cached_backward(lambda c: encode(model, c), split(batch, 2), loss, scale=0.5)
-
-    expected_loss, expected = gradients(model, temperature, at_once)
-    found_loss, found = gradients(model, temperature, in_chunks)
+    expected_loss, expected, after = gradients(
+        lambda model: {"": loss(torch.cat([encode(model, chunk) for chunk in chunks]))}
+    )
+    assert len(calls) == len(chunks)
+    cut = [collate(part) for part in split(documents, 2)]
+    found_loss, found, after_chunks = gradients(vectors_task(cut, loss))
+    assert len(calls) == len(chunks) + 2 * len(cut)
     assert torch.allclose(found_loss, expected_loss)
     assert len(found) == len(expected) > 20
     for gradient, other in zip(found, expected, strict=True):
         assert torch.allclose(gradient, other, atol=1e-5, rtol=1e-4)
     assert max(gradient.abs().max().item() for gradient in expected) > 1e-2
-
-
-def test_dropout_drops_the_same_the_second_time(
-    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
-) -> None:
-    model = tiny_model(dropout=0.5).train()
-    seen: dict[int, list[Tensor]] = {}
-
-    def remember(chunk: DocumentBatch) -> Tensor:
-        vectors = encode(model, chunk)
-        seen.setdefault(id(chunk), []).append(vectors.detach())
-        return vectors
-
-    chunks = split(collate(documents), 2)
-    temperature, loss = learned_loss()
-    torch.manual_seed(1)
-    cached_backward(remember, chunks, loss)
-    after = torch.get_rng_state()
-    for first, second in seen.values():
-        assert torch.allclose(first, second, atol=1e-6)
-    assert not torch.allclose(encode(model, chunks[0]), seen[id(chunks[0])][0], atol=1e-2)
-    torch.manual_seed(1)
-    for chunk in chunks:
-        encode(model, chunk)
-    assert torch.equal(torch.get_rng_state(), after)  # the second pass drew nothing
-    assert temperature.logarithm.grad is not None
-
-
-def test_a_batch_of_one_chunk_is_encoded_once(
-    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
-) -> None:
-    model, calls = tiny_model(), []
-
-    def count(chunk: DocumentBatch) -> Tensor:
-        calls.append(len(chunk))
-        return encode(model, chunk)
-
-    cached_backward(count, split(collate(documents), 9), learned_loss()[1])
-    assert calls == [9]
+    if dropout:
+        assert torch.equal(after, after_chunks)  # the second pass drew nothing
+    calls.clear()
+    gradients(vectors_task([collate(documents)], loss))
+    assert calls == [1]  # a batch of one chunk is encoded once

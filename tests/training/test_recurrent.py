@@ -1,5 +1,6 @@
 """Training of a recurrent encoder: whole documents, from their tokens."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,14 @@ from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
-from training.batch import encode, encode_texts, split
+from training.batch import encode, encode_texts
 from training.collate import Reader, encode_slices, new_objective
 from training.data.sampling import CandidateBatch, DocumentsBatch, DocumentSlice
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
-from training.losses import WordHead, masked_word_prediction, word_loss
 from training.models.architecture import RecurrentModel
-from training.objectives import VectorTask, step_generator
+from training.objectives import step_generator
 from training.recipe import check_recurrence, parse_training_recipe
-from training.trained_checkpoint import read_vocabulary
 
 TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
 ALL = tuple(DocumentSlice(0, row) for row in range(3))
@@ -47,9 +46,10 @@ def test_documents_are_encoded_as_they_are_served(
     expected = served.encode([tokenizer(text) for text in TEXTS]).document_vectors
     assert np.abs(encode_slices(model, reader, ALL, from_tokens=True) - expected).max() < 1e-4
     batch = reader.batch(ALL, step_generator(0, 1))
+    chunks = replace(reader, chunk=2).chunks(ALL, step_generator(0, 1))
     with torch.no_grad():
         assert np.abs(encode(model, batch).numpy() - expected).max() < 1e-4
-        parts = torch.cat([encode(model, part) for part in split(batch, 2)])
+        parts = torch.cat([encode(model, part) for part in chunks])
     assert np.abs(parts.numpy() - expected).max() < 1e-4
 
 
@@ -58,31 +58,6 @@ def test_a_slice_is_a_document_of_its_own(model: RecurrentModel, reader: Reader)
     (alone,) = encode_slices(model, reader, [part], from_tokens=True)
     (whole,) = encode_slices(model, reader, ALL[:1], from_tokens=True)
     assert np.abs(alone - whole).max() > 1e-4
-
-
-def test_masked_words_are_predicted_with_the_whole_document(
-    model: RecurrentModel, reader: Reader
-) -> None:
-    texts = reader.batch(ALL, step_generator(0, 1)).texts
-    assert texts is not None
-    head = WordHead(model.config)
-    words = torch.full_like(texts.input_ids, -1)
-    words[0, 1], words[-1, 2] = 1_700, 2_900
-    found = word_loss(model, head, texts, words)
-    ids, mask = (torch.zeros(3, 8, texts.input_ids.shape[1], dtype=torch.int64) for _ in "ab")
-    for document, place, row, row_mask in zip(
-        texts.documents, texts.places, texts.input_ids, texts.attention_mask, strict=True
-    ):
-        ids[document, place], mask[document, place] = row, row_mask
-    states = model.segment_states(ids, mask)
-    last = int(texts.places[-1])
-    expected = masked_word_prediction(
-        head(torch.stack([states[0][0, 1], states[last][2, 2]])),
-        model.block_encoder.token_embedding.weight,
-        head.bias,
-        torch.tensor([1_700, 2_900]),
-    )
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +77,9 @@ def test_every_kind_reaches_the_sentence_level(
 ) -> None:
     model = load_model(checkpoint)
     recipe = recipe_of(objective, sentence_level=WHOLE)
-    made = new_objective(
-        recipe.objectives[0], lambda _: spec, reader, model.config, read_vocabulary(checkpoint), 1
-    )
-    task = made.sample(step_generator(0, 1))
-    if isinstance(task, VectorTask):
-        task.loss(encode(model, task.documents)).backward()
-    else:
-        task.loss(model).backward()
+    made = new_objective(recipe.objectives[0], lambda _: spec, reader, model.config, 1)
+    losses = made.sample(step_generator(0, 1))(model)
+    torch.stack(list(losses.values())).sum().backward()
     gradient = model.block_encoder.layers[0].attention.distance_embedding.weight.grad
     assert gradient is not None
     assert gradient.any()

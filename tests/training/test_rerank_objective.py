@@ -12,7 +12,7 @@ from training.errors import TrainingRecipeError
 from training.export.create import load_reranker_model
 from training.jobs.train_reranker import rerank_objective
 from training.models.match_ignition import MatchIgnition
-from training.objectives import ModelTask, step_generator
+from training.objectives import step_generator
 from training.recipe import RerankRecipe
 
 BATCH = 64
@@ -61,10 +61,8 @@ def sampled(
     objective = rerank_objective(objective_recipe, tables, checkpoint, BATCH)
     for step in range(8):
         with torch.no_grad():
-            task = objective.sample(step_generator(0, step))
-            assert isinstance(task, ModelTask)
-            loss = task.loss(model)
-        assert torch.isfinite(loss)
+            losses = objective.sample(step_generator(0, step))(model)
+        assert torch.isfinite(losses["pairs"])
     return torch.cat(watching.seen).numpy()
 
 

@@ -22,11 +22,7 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
-from training.models.architecture import (
-    EncoderArchitecture,
-    EncoderConfig,
-    EncoderModel,
-)
+from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.match_ignition import (
     MatchIgnition,
     MatchIgnitionConfig,
@@ -68,7 +64,7 @@ class Recipe(RecipeTable):
     @model_validator(mode="after")
     def _check_model(self) -> "Recipe":
         """Check that `[model]` is of this architecture, and its values where all are here."""
-        config = ENCODERS[self.architecture].config
+        config = ENCODERS[self.architecture].configuration
         if unknown := self.model.keys() - signature(config).parameters.keys():
             raise ValueError(
                 f"model.{min(unknown)}: unknown field of the architecture {self.architecture}"
@@ -142,21 +138,22 @@ def write_files(
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
-    architecture = _architecture(checkpoint)
-    return load_weights(lambda: architecture.model(model_config(checkpoint)), checkpoint.directory)
+    made = _architecture(checkpoint)
+    return load_weights(lambda: made(model_config(checkpoint)), checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
     """Return the architecture's configuration of a checkpoint."""
-    return _architecture(checkpoint).config(
+    config: EncoderConfig = _architecture(checkpoint).configuration(
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
         dimension=checkpoint.dimension,
         **checkpoint.model,
     )
+    return config
 
 
-def _architecture(checkpoint: Checkpoint) -> EncoderArchitecture:
+def _architecture(checkpoint: Checkpoint) -> type[EncoderModel]:
     if checkpoint.architecture not in ENCODERS:
         raise CheckpointError(
             f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
@@ -168,24 +165,23 @@ def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) ->
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
     architecture = ENCODERS[recipe.architecture]
     if recipe.initialise_from_bert:
-        known = signature(architecture.config).parameters  # not every model has all parts of a BERT
+        # Not every model has all parts of a BERT.
+        known = signature(architecture.configuration).parameters
         of_bert = sizes_of_bert(read_bert_config(folder))
         sizes = {name: size for name, size in of_bert.items() if name in known}
     torch.manual_seed(seed)
     try:
-        config = architecture.config(
+        config = architecture.configuration(
             block_length=recipe.block_length,
             max_blocks=recipe.max_blocks,
             dimension=recipe.dimension,
             **(sizes | recipe.model),
         )
-        model = architecture.model(config)
+        model = architecture(config)
         if recipe.initialise_from_bert:
-            architecture.load_bert(model, folder)
+            model.load_bert(folder)
         if recipe.begin_as_mean:
-            if architecture.begin_as_mean is None:
-                raise ValueError(f"begin_as_mean: no {recipe.architecture} can begin as the mean")
-            architecture.begin_as_mean(model)
+            model.begin_as_mean()
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     return model.eval()

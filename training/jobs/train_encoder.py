@@ -38,7 +38,6 @@ from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, pretrains, reads_tokens_only
 from training.run_files import recipe_fingerprint
 from training.term_channel import TermReader, open_model, read_or_fit_channel
-from training.trained_checkpoint import read_vocabulary
 
 # Documents of a corpus that a validation searches, at most.
 _SEARCHED = 20_000
@@ -89,11 +88,11 @@ def run_training(
     channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
-    objectives = _objectives(job.start, recipe, sources, reader, model)
+    objectives = _objectives(recipe, sources, reader, model)
     plan = TrainingPlan(
         recipe=recipe,
         objectives=objectives,
-        validate=_validation(job.start, recipe, data, reader, objectives),
+        validate=_validation(recipe, data, reader, objectives),
         lower_is_better=pretrains(recipe),
         data_fingerprint=_fingerprint(job.start, data),
         stop=time_limit(job.seconds),
@@ -105,7 +104,6 @@ def run_training(
 
 
 def _validation(
-    start: Checkpoint,
     recipe: TrainingRecipe,
     data: Sequence[TrainingCorpus],
     reader: Reader,
@@ -114,7 +112,7 @@ def _validation(
     """Return the validation of a run: by its loss if it pretrains, else by what data allows."""
     if pretrains(recipe):
         batches = held_out_batches(data, recipe.documents)
-        return held_out_loss(recipe, objectives, batches, reader, start)
+        return held_out_loss(recipe, objectives, batches, reader)
     searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS
     validation = Validation(choose_figure(data), recipe.max_blocks, searched)
     return lambda trained: Validated(
@@ -142,6 +140,7 @@ def _reader(
         max_blocks=recipe.max_blocks,
         read_terms=TermReader(archives, channel) if reads_terms else None,
         trained_blocks=recipe.sentence_level.blocks,
+        chunk=recipe.chunk,
     )
 
 
@@ -152,20 +151,18 @@ def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: Trainin
 
 
 def _objectives(
-    start: Checkpoint,
     recipe: TrainingRecipe,
     sources: Sequence[TrainingSource],
     reader: Reader,
     model: EncoderModel,
 ) -> list[Objective[EncoderModel]]:
-    vocabulary = read_vocabulary(start)
     objectives = []
     for number, objective in enumerate(recipe.objectives):
         sampler = sampler_of(objective, sources, recipe.documents)
         sampler(np.random.default_rng(0))  # fails before training where the data lacks something
         seed = recipe.seed + number
-        made = new_objective(objective, sampler, reader, model.config, vocabulary, seed)
-        made.head.to(next(model.parameters()).device)
+        made = new_objective(objective, sampler, reader, model.config, seed)
+        made.head.to(model.device)
         objectives.append(made)
     return objectives
 

@@ -32,7 +32,7 @@ from training.export.export_reranker import export_reranker
 from training.jobs.output import RUN, TrainingReport, make_report, write_report
 from training.loop import TrainingPlan, Validated, train
 from training.models.match_ignition import MatchIgnition
-from training.objectives import ModelTask, Objective
+from training.objectives import Objective, Task
 from training.progress import TrainingProgress
 from training.recipe import RerankRecipe
 from training.trained_checkpoint import write_trained_reranker
@@ -62,7 +62,7 @@ def rerank_objective(
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
     first, last = checkpoint.start_token, checkpoint.end_token
 
-    def sample(generator: torch.Generator) -> ModelTask[MatchIgnition]:
+    def sample(generator: torch.Generator) -> Task[MatchIgnition]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         chosen, labels = [], np.empty(pairs, dtype=np.float32)
@@ -85,7 +85,7 @@ def score_pairs(
 ) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""
     logits = np.empty(len(table), dtype=np.float32)
-    device = next(model.parameters()).device
+    device = model.device
     for rows in _by_length(table):
         pairs = [table.pair(row, checkpoint.start_token, checkpoint.end_token) for row in rows]
         inputs = collate_pairs(pairs, checkpoint.padding_token)
@@ -105,19 +105,17 @@ def _rows_by_label(table: LabelledPairDataset, number: int) -> tuple[Int64, Int6
     return others, matches
 
 
-def _task(
-    pairs: Sequence[PairTokens], labels: Float32, padding_token: int
-) -> ModelTask[MatchIgnition]:
+def _task(pairs: Sequence[PairTokens], labels: Float32, padding_token: int) -> Task[MatchIgnition]:
     inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
     targets = torch.from_numpy(labels)
 
     def losses(model: MatchIgnition) -> dict[str, Tensor]:
-        device = next(model.parameters()).device
+        device = model.device
         logits = model(*(tensor.to(device) for tensor in inputs))
         found = F.binary_cross_entropy_with_logits(logits.float(), targets.to(device))
         return {"pairs": found}
 
-    return ModelTask(losses)
+    return losses
 
 
 def _by_length(table: LabelledPairDataset) -> Iterator[list[int]]:

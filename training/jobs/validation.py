@@ -11,19 +11,17 @@ import torch
 
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import Checkpoint
 from evaluation.metrics import AUC, evaluate_run, measure_pairs
 from evaluation.systems import rank_scores
 from index.errors import CorpusError
-from training.collate import Reader, encode_slices, pretraining_task
+from training.collate import Reader, encode_slices, task_of
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN, VALID
-from training.data.sampling import DocumentSlice
+from training.data.sampling import DocumentsBatch, DocumentSlice
 from training.loop import Validated
 from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
 from training.recipe import TrainingRecipe
-from training.trained_checkpoint import read_vocabulary
 
 LINKS = "nDCG@10 of the validation queries"
 PAIRS = "AUC of the validation pairs"
@@ -190,7 +188,6 @@ def held_out_loss(
     objectives: Sequence[Objective[EncoderModel]],
     batches: Sequence[Sequence[DocumentSlice]],
     reader: Reader,
-    start: Checkpoint,
 ) -> Callable[[EncoderModel], Validated]:
     """Return what measures the loss of a recipe whose objectives all pretrain.
 
@@ -200,25 +197,22 @@ def held_out_loss(
     Args:
         objectives: made of its objectives, in their order.
         batches: of `held_out_batches`.
-        start: the checkpoint of the run, for its vocabulary.
 
     Returns:
         model -> the weighted sum of the losses, each the mean over batches, and all of its parts.
     """
-    vocabulary = read_vocabulary(start)
 
     def measure(model: EncoderModel) -> Validated:
-        device = next(model.parameters()).device
         found: dict[str, list[float]] = {}
         for stream, (table, made) in enumerate(
             zip(recipe.objectives, objectives, strict=True), start=1
         ):
             for number, parts in enumerate(batches):
                 generator = step_generator(recipe.seed, 0, stream, number)
-                task = pretraining_task(table, parts, reader, made.head, vocabulary, generator)
+                task = task_of(table, DocumentsBatch(tuple(parts)), reader, made.head, generator)
                 bf16 = recipe.precision == "bf16"
-                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                    losses = {name: loss.item() for name, loss in task.losses(model).items()}
+                with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+                    losses = {name: loss.item() for name, loss in task(model).items()}
                 losses[""] = sum(losses.values())
                 for name, loss in losses.items():
                     found.setdefault(f"{made.name}.{name}".rstrip("."), []).append(loss)

@@ -1,11 +1,10 @@
 """What creation, export and training need to know of an architecture.
 
-An architecture is a frozen configuration, a model and an `EncoderArchitecture` that names them. One
-line in `training/models/registry.py` makes it known.
+An architecture is a frozen configuration and an `EncoderModel` that names it. One line in
+`training/models/registry.py` makes it known.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from training.models.layers import TokenEncoder
+from training.errors import TrainingRecipeError
+from training.models.layers import TokenEncoder, initialise_as_bert
 
 if TYPE_CHECKING:
     from training.recipe import TermRecipe
@@ -94,11 +94,20 @@ class TrainableModel(nn.Module, ABC):
     def token_encoder(self) -> TokenEncoder:
         """The part that reads tokens, which has a separate learning rate."""
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
 
 class EncoderModel(TrainableModel):
     """One tower of a Siamese pair, in two modules because each is exported to a separate graph.
 
     Attributes:
+        name: in recipes and checkpoints.
+        configuration: its class; raises ValueError and TypeError where fields are wrong.
+        block_level: class of the block encoder.
+        document_level: class of the document encoder.
         config: sizes and choices.
         block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of a
             `RecurrentModel` one step, with a memory.
@@ -108,10 +117,38 @@ class EncoderModel(TrainableModel):
             in addition to the blocks.
     """
 
-    training_input: ClassVar[TrainingInput]
+    name: ClassVar[str]
+    configuration: ClassVar[type[Any]]
+    block_level: ClassVar[type[Any]]
+    document_level: ClassVar[type[Any]]
+    training_input: ClassVar[TrainingInput] = "term_features"
     config: EncoderConfig
     block_encoder: TokenEncoder
     document_encoder: nn.Module
+
+    def __init__(self, config: EncoderConfig) -> None:
+        """Make a model with random weights."""
+        super().__init__()
+        self.config = config
+        self.block_encoder = self.block_level(config)
+        self.document_encoder = self.document_level(config)
+        self.apply(initialise_as_bert)
+
+    @abstractmethod
+    def load_bert(self, folder: Path) -> None:
+        """Copy the weights of a folder with a BERT checkpoint into the sentence level."""
+
+    def begin_as_mean(self) -> None:
+        """Set the document level so that its output is the normalised mean of the block vectors.
+
+        Raises ValueError where the configuration does not allow it.
+        """
+        raise ValueError(f"begin_as_mean: no {self.name} can begin as the mean")
+
+    @classmethod
+    def with_term_channel(cls, config: Any, terms: "TermRecipe", features: int) -> EncoderConfig:
+        """Give a configuration the term channel of a recipe, with so many features of the table."""
+        raise TrainingRecipeError(f"[terms]: a {cls.name} has no term channel")
 
     @property
     def token_encoder(self) -> TokenEncoder:
@@ -168,27 +205,3 @@ class RecurrentModel(EncoderModel):
     @abstractmethod
     def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderArchitecture:
-    """How encoders of an architecture are made.
-
-    Attributes:
-        name: in recipes and checkpoints.
-        config: makes a configuration of its fields; raises ValueError and TypeError.
-        model: makes a model with random weights.
-        load_bert: copies the weights of a folder with a BERT checkpoint into the sentence level.
-        begin_as_mean: sets the document level so that its output is the normalised mean of the
-            block vectors; raises ValueError where the configuration does not allow it. None where
-            no configuration does.
-        with_term_channel: gives a configuration the term channel of a recipe, with so many
-            features of the term table; None where the architecture has none.
-    """
-
-    name: str
-    config: Callable[..., EncoderConfig]
-    model: Callable[[Any], EncoderModel]
-    load_bert: Callable[[Any, Path], None]
-    begin_as_mean: Callable[[Any], None] | None = None
-    with_term_channel: Callable[[Any, "TermRecipe", int], EncoderConfig] | None = None

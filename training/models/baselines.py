@@ -25,24 +25,17 @@ can be stored as one vector.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.models.architecture import (
-    EncoderArchitecture,
-    EncoderConfig,
-    EncoderModel,
-    TrainingInput,
-)
+from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.layers import (
     MASK_VALUE,
     Bidirectional,
     TokenEncoder,
     check_output_size,
-    initialise_as_bert,
     masked_mean,
 )
 from training.models.weights import BertWeights
@@ -60,31 +53,10 @@ class BaselineConfig(EncoderConfig):
 class Baseline(EncoderModel):
     """One tower of the Siamese pair: both levels, end to end."""
 
-    training_input: ClassVar[TrainingInput] = "term_features"
-    config: BaselineConfig
-
-    def __init__(
-        self, config: BaselineConfig, block_encoder: TokenEncoder, document_encoder: nn.Module
-    ) -> None:
-        super().__init__()
-        self.config = config
-        self.block_encoder = block_encoder
-        self.document_encoder = document_encoder
-        self.apply(initialise_as_bert)
-
-
-class _Embedding(nn.Module):
-    """The one part of a baseline that a BERT checkpoint has: a row for each token."""
-
-    def __init__(self, token_embedding: nn.Embedding) -> None:
-        super().__init__()
-        self.token_embedding = token_embedding
-
-
-def _load_bert(model: Baseline, folder: Path) -> None:
-    bert = BertWeights(folder)
-    words = {"token_embedding.weight": bert["embeddings.word_embeddings.weight"]}
-    bert.copy_into(_Embedding(model.block_encoder.token_embedding), words)
+    def load_bert(self, folder: Path) -> None:
+        """Copy the token embedding of a BERT checkpoint, all that a baseline has of it."""
+        bert, embedding = BertWeights(folder), self.block_encoder.token_embedding
+        bert.copy_into(embedding, {"weight": bert["embeddings.word_embeddings.weight"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +143,13 @@ class DocumentLevel(nn.Module):
         return result
 
 
-HAN = EncoderArchitecture(
-    name="han",
-    config=HanConfig,
-    model=lambda config: Baseline(config, WordLevel(config), DocumentLevel(config)),
-    load_bert=_load_bert,
-)
+class Han(Baseline):
+    """HAN, and SMASH by its configuration."""
+
+    name = "han"
+    configuration = HanConfig
+    block_level = WordLevel
+    document_level = DocumentLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +197,13 @@ class FullyConnected(nn.Module):
         return F.normalize(torch.tanh(self.projection(self.dropout(second))), dim=-1)
 
 
-DSSM = EncoderArchitecture(
-    name="dssm",
-    config=DssmConfig,
-    model=lambda config: Baseline(config, BagOfWords(config), FullyConnected(config)),
-    load_bert=_load_bert,
-)
+class Dssm(Baseline):
+    """DSSM: a bag of words."""
+
+    name = "dssm"
+    configuration = DssmConfig
+    block_level = BagOfWords
+    document_level = FullyConnected
 
 
 WINDOW = 3  # words that a convolution sees (k1)
@@ -275,9 +249,10 @@ class Maximum(nn.Module):
         return F.normalize(self.projection(self.dropout(highest)), dim=-1)
 
 
-ARC_I = EncoderArchitecture(
-    name="arc-i",
-    config=BaselineConfig,
-    model=lambda config: Baseline(config, Convolutions(config), Maximum(config)),
-    load_bert=_load_bert,
-)
+class ArcI(Baseline):
+    """ARC-I: convolutions."""
+
+    name = "arc-i"
+    configuration = BaselineConfig
+    block_level = Convolutions
+    document_level = Maximum

@@ -22,6 +22,7 @@ Where this differs from the paper:
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -29,7 +30,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.models.architecture import (
-    EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
     Sections,
@@ -42,7 +42,6 @@ from training.models.layers import (
     attention_bias,
     check_output_size,
     check_pooling,
-    initialise_as_bert,
     masked_mean,
     project_first,
 )
@@ -254,17 +253,17 @@ class SectionReader(nn.Module):
 class Colde(EncoderModel):
     """One tower of the Siamese pair: both levels, end to end."""
 
+    name = "colde"
+    configuration = ColdeConfig
+    block_level = BlockEncoder
+    document_level = SectionEncoder
     training_input: ClassVar[TrainingInput] = "sections"
     config: ColdeConfig
     block_encoder: BlockEncoder
     document_encoder: SectionEncoder
 
     def __init__(self, config: ColdeConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.block_encoder = BlockEncoder(config)
-        self.document_encoder = SectionEncoder(config)
-        self.apply(initialise_as_bert)
+        super().__init__(config)
         if config.aggregate != "mean" and config.positions:
             # Positions that training never sees add nothing, however long the document.
             nn.init.zeros_(self.document_encoder.section_embedding.weight)
@@ -275,21 +274,17 @@ class Colde(EncoderModel):
         """Reads the sections of a document one by one."""
         return SectionReader(self.document_encoder)
 
+    def load_bert(self, folder: Path) -> None:
+        """Copy the weights of a BERT checkpoint into the chunk level."""
+        load_bert_into(self.block_encoder, folder)
 
-def begin_as_mean(encoder: SectionEncoder) -> None:
-    """Initialise the section level so that its output is the normalised mean of chunk vectors."""
-    config = encoder.config
-    if config.aggregate in ("lstm", "embedded_mean"):
-        raise ValueError(f"aggregate={config.aggregate!r} cannot begin as the mean of the chunks")
-    if config.dimension != config.hidden_size:
-        raise ValueError("beginning as the mean takes hidden_size dimensions")
-    project_first(encoder.projection)
-
-
-ARCHITECTURE = EncoderArchitecture(
-    name="colde",
-    config=ColdeConfig,
-    model=Colde,
-    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
-    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
-)
+    def begin_as_mean(self) -> None:
+        """Begin as the mean of the chunk vectors; see `EncoderModel`."""
+        config = self.config
+        if config.aggregate in ("lstm", "embedded_mean"):
+            raise ValueError(
+                f"aggregate={config.aggregate!r} cannot begin as the mean of the chunks"
+            )
+        if config.dimension != config.hidden_size:
+            raise ValueError("beginning as the mean takes hidden_size dimensions")
+        project_first(self.document_encoder.projection)

@@ -12,26 +12,20 @@ with a sentence where it can; a block vector is the [CLS] of unit norm, before t
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from training.models.architecture import (
-    EncoderArchitecture,
-    EncoderConfig,
-    RecurrentModel,
-    TrainingInput,
-)
+from training.models.architecture import EncoderConfig, RecurrentModel
 from training.models.layers import (
     Pooling,
     TokenEncoder,
     TransformerLayer,
     attention_bias,
     check_pooling,
-    initialise_as_bert,
     masked_mean,
 )
 from training.models.weights import FEED_FORWARD, BertWeights
@@ -221,17 +215,13 @@ class LastSegment(nn.Module):
 class ErnieDoc(RecurrentModel):
     """One tower of the Siamese pair, end to end."""
 
-    training_input: ClassVar[TrainingInput] = "term_features"  # of which it has none
+    name = "ernie-doc"
+    configuration = ErnieDocConfig
+    block_level = SegmentEncoder
+    document_level = LastSegment
     config: ErnieDocConfig
     block_encoder: SegmentEncoder
     document_encoder: LastSegment
-
-    def __init__(self, config: ErnieDocConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.block_encoder = SegmentEncoder(config)
-        self.document_encoder = LastSegment(config)
-        self.apply(initialise_as_bert)
 
     def no_memory(self, documents: int) -> Memory:
         """Return the memory before the first segment; see `RecurrentModel`."""
@@ -281,6 +271,24 @@ class ErnieDoc(RecurrentModel):
         result: Tensor = self.document_encoder(vectors[:, None], mask[:, :1])
         return result
 
+    def load_bert(self, folder: Path) -> None:
+        """Copy the embeddings and layers of a BERT checkpoint into the segment encoder.
+
+        BERT adds to every token the embedding of its type and of its position. Type 0 and the mean
+        of the positions are added to the token embedding; distances begin at zero and are to be
+        trained.
+        """
+        bert = BertWeights(folder)
+        tensors = bert.embeddings()
+        same_for_all = bert["embeddings.token_type_embeddings.weight"][0]
+        same_for_all = same_for_all + bert["embeddings.position_embeddings.weight"].mean(0)
+        tensors["token_embedding.weight"] = tensors["token_embedding.weight"] + same_for_all
+        tensors |= bert.layers(_BERT_LAYERS, self.config.sentence_layers)
+        for name, weight in self.block_encoder.state_dict().items():
+            if name.endswith("distance_embedding.weight"):
+                tensors[name] = torch.zeros_like(weight)
+        bert.copy_into(self.block_encoder, tensors)
+
     def _skim(self, input_ids: Tensor, attention_mask: Tensor, memory: Memory) -> Memory:
         """Read every segment for the memory that it leaves, without a gradient."""
         with torch.no_grad():
@@ -294,33 +302,6 @@ class ErnieDoc(RecurrentModel):
 def _segments(input_ids: Tensor, attention_mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield tokens and mask of each segment, both [D, T]."""
     return zip(input_ids.unbind(1), attention_mask.unbind(1), strict=True)
-
-
-def load_bert(model: ErnieDoc, folder: Path) -> None:
-    """Copy the embeddings and layers of a BERT checkpoint into the segment encoder.
-
-    BERT adds to every token the embedding of its type and of its position. Type 0 and the mean of
-    the positions are added to the token embedding; distances begin at zero and are to be trained.
-    """
-    encoder = model.block_encoder
-    bert = BertWeights(folder)
-    tensors = bert.embeddings()
-    same_for_all = bert["embeddings.token_type_embeddings.weight"][0]
-    same_for_all = same_for_all + bert["embeddings.position_embeddings.weight"].mean(0)
-    tensors["token_embedding.weight"] = tensors["token_embedding.weight"] + same_for_all
-    tensors |= bert.layers(_BERT_LAYERS, model.config.sentence_layers)
-    for number in range(model.config.sentence_layers):
-        name = f"layers.{number}.attention.distance_embedding.weight"
-        tensors[name] = torch.zeros_like(encoder.state_dict()[name])
-    bert.copy_into(encoder, tensors)
-
-
-ARCHITECTURE = EncoderArchitecture(
-    name="ernie-doc",
-    config=ErnieDocConfig,
-    model=ErnieDoc,
-    load_bert=load_bert,
-)
 
 
 class RelativeAttention(nn.Module):

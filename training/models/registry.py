@@ -1,16 +1,10 @@
 """The registry of architectures of encoders, by the name that recipes and checkpoints give them."""
 
-from training.models import baselines, colde, ernie_doc, smith
-from training.models.architecture import EncoderArchitecture
+from training.models.architecture import EncoderModel
+from training.models.baselines import ArcI, Dssm, Han
+from training.models.colde import Colde
+from training.models.ernie_doc import ErnieDoc
+from training.models.smith import Smith
 
-ENCODERS: dict[str, EncoderArchitecture] = {
-    architecture.name: architecture
-    for architecture in (
-        smith.ARCHITECTURE,
-        colde.ARCHITECTURE,
-        ernie_doc.ARCHITECTURE,
-        baselines.HAN,
-        baselines.DSSM,
-        baselines.ARC_I,
-    )
-}
+_MODELS: tuple[type[EncoderModel], ...] = (Smith, Colde, ErnieDoc, Han, Dssm, ArcI)
+ENCODERS = {model.name: model for model in _MODELS}

@@ -5,18 +5,14 @@ Each half is a module because each is exported to a separate graph.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.models.architecture import (
-    EncoderArchitecture,
-    EncoderConfig,
-    EncoderModel,
-    TrainingInput,
-)
+from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.layers import (
     MASK_VALUE,
     BlockEncoder,
@@ -24,7 +20,6 @@ from training.models.layers import (
     attention_bias,
     check_pooled_layers,
     check_pooling,
-    initialise_as_bert,
     masked_mean,
     project_first,
     transformer,
@@ -193,52 +188,44 @@ class DocumentEncoder(nn.Module):
 class Smith(EncoderModel):
     """One tower of the Siamese pair: both levels, end to end."""
 
-    training_input: ClassVar[TrainingInput] = "term_features"
+    name = "smith"
+    configuration = SmithConfig
+    block_level = BlockEncoder
+    document_level = DocumentEncoder
     config: SmithConfig
     block_encoder: BlockEncoder
     document_encoder: DocumentEncoder
 
-    def __init__(self, config: SmithConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.block_encoder = BlockEncoder(config)
-        self.document_encoder = DocumentEncoder(config)
-        self.apply(initialise_as_bert)
+    def load_bert(self, folder: Path) -> None:
+        """Copy the weights of a BERT checkpoint into the sentence level."""
+        load_bert_into(self.block_encoder, folder)
 
+    def begin_as_mean(self) -> None:
+        """Begin as the mean; see `EncoderModel`.
 
-def begin_as_mean(encoder: DocumentEncoder) -> None:
-    """Initialise the document level so that its output is the normalised mean of block vectors.
+        The Transformer of the document level keeps its random weights, with zero weight in the
+        projection.
+        """
+        if self.config.combine not in ("mean_concat", "attention"):
+            raise ValueError(
+                f"combine={self.config.combine!r} cannot begin as the mean of the blocks"
+            )
+        if self.config.block_part != self.config.hidden_size:
+            raise ValueError("beginning as the mean takes hidden_size dimensions for the blocks")
+        project_first(self.document_encoder.projection)
+        if self.config.combine == "attention":  # equal logits: the mean
+            nn.init.zeros_(self.document_encoder.attention_vector.weight)
 
-    The Transformer of the document level keeps its random weights, with zero weight in the
-    projection.
-    """
-    config = encoder.config
-    if config.combine not in ("mean_concat", "attention"):
-        raise ValueError(f"combine={config.combine!r} cannot begin as the mean of the blocks")
-    if config.block_part != config.hidden_size:
-        raise ValueError("beginning as the mean takes hidden_size dimensions for the blocks")
-    project_first(encoder.projection)
-    if config.combine == "attention":
-        nn.init.zeros_(encoder.attention_vector.weight)  # equal logits: the mean
-
-
-def with_term_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
-    """Return a configuration with the term channel of a recipe and the same block part."""
-    return replace(
-        config,
-        dimension=config.block_part + terms.dimension + terms.hashed_dimension,
-        term_features=features,
-        term_dimension=terms.dimension,
-        term_buckets=terms.buckets,
-        sketch_dimension=terms.hashed_dimension,
-    )
-
-
-ARCHITECTURE = EncoderArchitecture(
-    name="smith",
-    config=SmithConfig,
-    model=Smith,
-    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
-    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
-    with_term_channel=with_term_channel,
-)
+    @classmethod
+    def with_term_channel(
+        cls, config: SmithConfig, terms: TermRecipe, features: int
+    ) -> SmithConfig:
+        """Give a configuration a term channel and the same block part; see `EncoderModel`."""
+        return replace(
+            config,
+            dimension=config.block_part + terms.dimension + terms.hashed_dimension,
+            term_features=features,
+            term_dimension=terms.dimension,
+            term_buckets=terms.buckets,
+            sketch_dimension=terms.hashed_dimension,
+        )

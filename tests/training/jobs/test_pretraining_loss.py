@@ -14,7 +14,7 @@ from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.command import Run
 from tests.kit.corpora import write_topics
-from training.collate import Reader, new_objective, pretraining_task
+from training.collate import Reader, new_objective
 from training.data import sampling
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
@@ -22,12 +22,11 @@ from training.data.pair_files import VALID
 from training.data.sampling import DocumentsBatch
 from training.export.create import load_model
 from training.jobs.validation import LOSS, held_out_batches, held_out_loss
-from training.losses import JointHead
 from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
-from training.recipe import JointRecipe, parse_training_recipe
+from training.pretraining import PretrainingHead, pretraining_task
+from training.recipe import parse_training_recipe
 from training.run_files import read_curve
-from training.trained_checkpoint import read_vocabulary
 
 DOCUMENTS = 40
 TABLES = [
@@ -97,24 +96,22 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
     }  # fmt: skip
     recipe, model = parse_training_recipe(table), load_model(start)
     reader = Reader([corpus.texts.archive], start, 4, trained_blocks=4)
-    vocabulary, batches = read_vocabulary(start), held_out_batches([corpus], 2)
+    batches = held_out_batches([corpus], 2)
     made: list[Objective[EncoderModel]] = [
-        new_objective(objective, lambda _: DocumentsBatch(()), reader, model.config, vocabulary, 3)
+        new_objective(objective, lambda _: DocumentsBatch(()), reader, model.config, 3)
         for objective in recipe.objectives
     ]
-    measure = held_out_loss(recipe, made, batches, reader, start)
+    measure = held_out_loss(recipe, made, batches, reader)
     with torch.no_grad():
         found = measure(model)
         assert measure(model) == found
         by_hand = []
         for number, parts in enumerate(batches):
-            task = pretraining_task(
-                recipe.objectives[0], parts, reader, made[0].head, vocabulary,
-                step_generator(0, 0, 1, number),
-            )  # fmt: skip
-            by_hand.append(task.loss(model).item())
-    assert isinstance(recipe.objectives[0], JointRecipe)
-    assert isinstance(made[0].head, JointHead)
+            head, random = made[0].head, step_generator(0, 0, 1, number)
+            assert isinstance(head, PretrainingHead)
+            losses = pretraining_task(reader.batch(parts, random), head, random)(model)
+            assert losses.keys() == {"words", "blocks"}
+            by_hand.append(sum(loss.item() for loss in losses.values()))
     parts_of = found.parts
     assert parts_of["wp+sp"] == pytest.approx(np.mean(by_hand), rel=1e-5)
     assert parts_of["wp+sp"] == pytest.approx(parts_of["wp+sp.words"] + parts_of["wp+sp.blocks"])

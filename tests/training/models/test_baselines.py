@@ -27,7 +27,7 @@ def small(name: str) -> EncoderModel:
     torch.manual_seed(0)
     of, changes = ENCODERS["han" if name == "smash" else name], MODELS[name]
     sizes = {"vocabulary_size": 30, "block_length": 8, "max_blocks": 9}
-    model = of.model(of.config(**sizes, hidden_size=6, dimension=4, **changes)).eval()
+    model = of(of.configuration(**sizes, hidden_size=6, dimension=4, **changes)).eval()
     with torch.no_grad():  # away from the small start, so that differences show
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.5)
@@ -152,6 +152,6 @@ def test_gradients_reach_every_parameter(name: str) -> None:
 
 def test_wrong_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="hidden_size must be even, not 7"):
-        ENCODERS["han"].config(hidden_size=7)
+        ENCODERS["han"].configuration(hidden_size=7)
     with pytest.raises(ValueError, match="paragraph_blocks must not be negative"):
-        ENCODERS["han"].config(paragraph_blocks=-1)
+        ENCODERS["han"].configuration(paragraph_blocks=-1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.models.colde import Colde, ColdeConfig, begin_as_mean
+from training.models.colde import Colde, ColdeConfig
 
 SMALL = ColdeConfig(
     vocabulary_size=50, block_length=8, max_blocks=6, max_sections=3, hidden_size=16,
@@ -57,14 +57,14 @@ def test_what_can_begin_as_the_mean() -> None:
     vectors, mask = chunks(3, 3)
     expected = F.normalize(vectors.mean(1), dim=-1)
     for aggregate in ("mean", "lstm_and_mean"):
-        encoder = small(aggregate=aggregate, dimension=16).document_encoder
-        begin_as_mean(encoder)
-        assert torch.allclose(encoder(vectors, mask), expected, atol=1e-6)
+        model = small(aggregate=aggregate, dimension=16)
+        model.begin_as_mean()
+        assert torch.allclose(model.document_encoder(vectors, mask), expected, atol=1e-6)
     for aggregate in ("lstm", "embedded_mean"):
         with pytest.raises(ValueError, match=f"aggregate='{aggregate}' cannot begin"):
-            begin_as_mean(small(aggregate=aggregate).document_encoder)
+            small(aggregate=aggregate).begin_as_mean()
     with pytest.raises(ValueError, match="takes hidden_size dimensions"):
-        begin_as_mean(small(aggregate="mean").document_encoder)
+        small(aggregate="mean").begin_as_mean()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from training.export.graphs import export_graph
 from training.export.quantise import arrays_of, quantise
-from training.models.smith import Combine, Smith, SmithConfig, begin_as_mean
+from training.models.smith import Combine, Smith, SmithConfig
 
 SMALL = SmithConfig(
     vocabulary_size=50, block_length=8, max_blocks=6, hidden_size=16, intermediate_size=32,
@@ -57,12 +57,12 @@ def test_what_can_begin_as_the_mean_of_the_block_vectors() -> None:
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     expected = F.normalize(torch.stack([blocks[0].mean(0), blocks[1, :3].mean(0)]), dim=-1)
     for combine in ("mean_concat", "attention"):
-        encoder = small(combine=combine, dimension=16).document_encoder
-        begin_as_mean(encoder)
-        assert torch.allclose(encoder(blocks, mask), expected, atol=1e-5)
+        model = small(combine=combine, dimension=16)
+        model.begin_as_mean()
+        assert torch.allclose(model.document_encoder(blocks, mask), expected, atol=1e-5)
     for combine, dimension in (("normal", 16), ("attention", 12)):
         with pytest.raises(ValueError, match="mean"):
-            begin_as_mean(small(combine=combine, dimension=dimension).document_encoder)
+            small(combine=combine, dimension=dimension).begin_as_mean()
 
 
 def test_averages_attend_to_tokens() -> None:
