@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Int64
 from encoder.comparison.result import AlignedPassage, Span
-from service.web.marked_text import KIND_CLASSES
 
 SHADES = 10
 HEIGHT = 1000  # of the map of ribbons
@@ -21,65 +20,25 @@ _PAGE_LINE = 75  # characters in a line of the page, roughly; a longer one is wr
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A pair of sections in the picture: its corner in pixels, and its shade."""
-
-    x: int
-    y: int
-    shade: int
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """The number of a row or a column, from 1, and its middle in pixels."""
-
-    number: int
-    middle: float
-
-
-@dataclass(frozen=True, slots=True)
 class Axis:
-    """The rows or the columns.
+    """The rows or the columns of the matrix; all lengths in pixels.
 
     Attributes:
         cell: the length of a cell along the axis.
         length: of the axis.
-        labels: as many as there is room for.
+        labels: the number of a section, from 1, and its middle: as many as there is room for.
     """
 
     cell: int
     length: int
-    labels: list[Label]
+    labels: list[tuple[int, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixPicture:
-    """The matrix as the template draws it; all lengths in pixels.
-
-    Attributes:
-        rows: the left sections.
-        columns: the right ones.
-        cells: row by row.
-    """
-
-    rows: Axis
-    columns: Axis
-    cells: list[Cell]
-
-
-def draw_matrix(scores: Float32) -> MatrixPicture:
-    """Return the picture of a matrix of scores.
-
-    Args:
-        scores: Float32[L, R], a row for each left section, a column for each right one.
-    """
-    rows, columns = map(_axis, scores.shape)
-    cells = [
-        Cell(column * columns.cell, row * rows.cell, shade_of(score))
-        for row, line in enumerate(scores.tolist())
-        for column, score in enumerate(line)
-    ]
-    return MatrixPicture(rows, columns, cells)
+def draw_axis(sections: int) -> Axis:
+    """Lay out the sections of one text."""
+    cell = min(max((_ROOM - MARGIN) // sections, _SMALLEST), _LARGEST)
+    shown = range(0, sections, -(-_LABEL_LINE // cell))
+    return Axis(cell, cell * sections, [(n + 1, (n + 0.5) * cell) for n in shown])
 
 
 def shade_of(score: float) -> int:
@@ -87,37 +46,15 @@ def shade_of(score: float) -> int:
     return int(np.clip(score * SHADES, 0, SHADES - 1))
 
 
-def _axis(sections: int) -> Axis:
-    """Lay out the sections of one text."""
-    cell = min(max((_ROOM - MARGIN) // sections, _SMALLEST), _LARGEST)
-    shown = range(0, sections, -(-_LABEL_LINE // cell))
-    labels = [Label(number + 1, (number + 0.5) * cell) for number in shown]
-    return Axis(cell, cell * sections, labels)
+def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> list[str]:
+    """Return the outline of a ribbon from each passage on the left to its match on the right.
 
-
-@dataclass(frozen=True, slots=True)
-class Ribbon:
-    """A ribbon from a passage on the left to its match on the right.
-
-    Attributes:
-        kind: the class of its kind.
-        path: its outline as an SVG path, in a box 100 wide and HEIGHT high.
+    It is an SVG path in a box 100 wide and HEIGHT high, to which each text is scaled.
     """
-
-    kind: str
-    path: str
-
-
-def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> list[Ribbon]:
-    """Return a ribbon for each passage; each text is scaled to the height of the map."""
     left_extents = _extents(left, [passage.left for passage in passages])
     right_extents = _extents(right, [passage.right for passage in passages])
-    return [
-        Ribbon(KIND_CLASSES[passage.kind], _outline(*left_extent, *right_extent))
-        for passage, left_extent, right_extent in zip(
-            passages, left_extents.tolist(), right_extents.tolist(), strict=True
-        )
-    ]
+    both = np.hstack([left_extents, right_extents])
+    return [_outline(*extents) for extents in both.tolist()]
 
 
 def _extents(text: str, spans: Sequence[Span]) -> Int64:

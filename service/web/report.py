@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 from encoder.comparison.compare import percent
 from encoder.comparison.result import (
     AlignedBlockPair,
-    AlignedPassage,
     AttendedBlockPair,
     Comparison,
     Difference,
@@ -24,7 +23,7 @@ from encoder.comparison.result import (
     Section,
 )
 from service.web.marked_text import KIND_CLASSES, MarkedText, Side, join_lines, mark_text, visible
-from service.web.pictures import HEIGHT, MARGIN, SHADES, draw_matrix, draw_ribbons
+from service.web.pictures import HEIGHT, MARGIN, SHADES, draw_axis, draw_ribbons, shade_of
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
@@ -68,32 +67,33 @@ def render_report(
     its own script. Texts, titles and evidence may contain anything: they are shown as text, and the
     page can always be encoded as UTF-8.
     """
-    left_text, right_text = join_lines(left_text), join_lines(right_text)
-    passages = comparison.passages
-    sections = comparison.left_sections, comparison.right_sections
-    left = _side("left", left_title, left_text, passages, sections[0], comparison.left_coverage)
-    right = _side(
-        "right", right_title, right_text, passages, sections[1], comparison.right_coverage
-    )
-    excerpts = [_excerpt(left_text[slice(*passage.left)], _EXCERPT) for passage in passages]
-    aligned, differences = comparison.block_alignment, comparison.differences
+    texts = join_lines(left_text), join_lines(right_text)
+    passages, aligned = comparison.passages, comparison.block_alignment
+    left = _side("left", left_title, texts[0], comparison)
+    right = _side("right", right_title, texts[1], comparison)
+    excerpts = [_excerpt(texts[0][slice(*passage.left)], _EXCERPT) for passage in passages]
+    ranges = left.text.ranges, right.text.ranges
     differing = []
-    if differences is not None:
+    if comparison.differences is not None:
+        found = comparison.differences
         differing = [
-            (left, right, _differing(left, left_text, right_text, differences.left)),
-            (right, left, _differing(right, right_text, left_text, differences.right)),
+            (left, right, _differing(left, *texts, found.left)),
+            (right, left, _differing(right, *texts[::-1], found.right)),
         ]
     return _template().render(
         comparison=comparison,
         left=left,
         right=right,
-        rows=list(zip(passages, excerpts, left.text.ranges, right.text.ranges, strict=True)),
-        pairs=[] if aligned is None else _pairs(aligned.pairs, left_text, right_text),
-        attended=_pairs(comparison.attended_blocks or (), left_text, right_text),
+        passages=list(
+            zip(passages, excerpts, *ranges, draw_ribbons(*texts, passages), strict=True)
+        ),
+        pairs=[] if aligned is None else _pairs(aligned.pairs, *texts),
+        attended=_pairs(comparison.attended_blocks or (), *texts),
         differing=differing,
         counts=Counter(passage.kind for passage in passages),
-        ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores),
+        section_scores=comparison.section_scores.tolist(),
+        rows=draw_axis(len(left.sections)),
+        columns=draw_axis(len(right.sections)),
     )
 
 
@@ -136,6 +136,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda share: percent(share).replace(" ", "\N{NO-BREAK SPACE}")
+    environment.filters["shade"] = shade_of
     environment.globals.update(
         kind_classes=KIND_CLASSES,
         kinds=_KINDS,
@@ -155,22 +156,16 @@ def _finalize(value: object) -> object:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _side(
-    name: Side,
-    title: str,
-    text: str,
-    passages: Sequence[AlignedPassage],
-    sections: tuple[Section, ...],
-    coverage: float,
-) -> ReportSide:
-    marks = [(getattr(passage, name), passage.kind) for passage in passages]
+def _side(name: Side, title: str, text: str, comparison: Comparison) -> ReportSide:
+    marks = [(getattr(passage, name), passage.kind) for passage in comparison.passages]
+    sections = getattr(comparison, f"{name}_sections")
     return ReportSide(
         name=name,
         title=title.strip() or f"{name.capitalize()} text",
         mention=title.strip() or f"the {name} text",
         text=mark_text(text, name, marks, sections),
         words=len(text.split()),
-        coverage=coverage,
+        coverage=getattr(comparison, f"{name}_coverage"),
         sections=sections,
     )
 
