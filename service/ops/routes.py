@@ -8,7 +8,6 @@ from fastapi import Path
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
 
 from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
@@ -17,7 +16,7 @@ from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
 from service.engine import DEFAULT, degraded_parts, installed_version, record_state
-from service.errors import PROBLEM_TYPES, OverloadedError
+from service.errors import PROBLEM_TYPES, NoSuchRouteError, OverloadedError
 from service.feedback.store import MAX_QUERY_BYTES
 from service.gate import Rules, declare
 from service.match.logic import MAX_EXPLAINED
@@ -245,7 +244,7 @@ async def get_problem(
 ) -> ProblemTypeResponse:
     """Describe a `type` of problem."""
     if name not in PROBLEM_TYPES:
-        raise HTTPException(404)
+        raise NoSuchRouteError
     kind = PROBLEM_TYPES[name]
     return ProblemTypeResponse(
         type=kind.uri, status=kind.status, title=kind.title, description=kind.description
