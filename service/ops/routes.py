@@ -9,9 +9,8 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 
-from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
-from index.search.corpus_calibration import NullDistribution, Threshold
+from index.search.corpus_calibration import Threshold
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
@@ -144,18 +143,14 @@ def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
     return CalibrationBody(
         version=calibrator.version,
         kinds={
-            kind: _kind(fitted, measured)
+            kind: KindBody(
+                method=None if fitted is None else "platt",
+                calibration_error=None if fitted is None else fitted.error.equal_mass,
+                documents=None if measured is None else measured.documents,
+                thresholds=() if measured is None else measured.thresholds,
+            )
             for kind, (fitted, measured) in served_kinds(calibrator).items()
         },
-    )
-
-
-def _kind(fitted: FittedMap | None, measured: NullDistribution | None) -> KindBody:
-    return KindBody(
-        method=None if fitted is None else "platt",
-        calibration_error=None if fitted is None else fitted.error.equal_mass,
-        documents=None if measured is None else measured.documents,
-        thresholds=() if measured is None else measured.thresholds,
     )
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from encoder.comparison.result import AlignedPassage, Span
-from service.web.pictures import HEIGHT, SHADES, draw_axis, draw_ribbons, shade_of
+from service.web.report import HEIGHT, SHADES, draw_axis, draw_ribbons, shade_of
 
 
 def corners(path: str) -> tuple[int, int, int, int]:
