@@ -40,51 +40,6 @@ class ProblemType:
 PROBLEM_TYPES: dict[str, ProblemType] = {}
 
 
-def _problem_type(name: str, status: int, title: str, description: str) -> ProblemType:
-    """Make a problem type, one of `PROBLEM_TYPES`, in whose description lines are joined."""
-    described = " ".join(cleandoc(description).split())
-    return PROBLEM_TYPES.setdefault(name, ProblemType(name, status, title, described))
-
-
-MALFORMED_REQUEST = _problem_type(
-    "malformed-request", 400, "The request is not HTTP/1.1",
-    "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
-    "the body contradicts it. The connection is closed.",
-)  # fmt: skip
-NO_SUCH_ROUTE = _problem_type(
-    "no-such-route", 404, "There is nothing at this path",
-    "The path is not one of those that the API documentation lists.",
-)  # fmt: skip
-METHOD_NOT_ALLOWED = _problem_type(
-    "method-not-allowed", 405, "The method is not allowed here",
-    "The path exists, but not for this method. The Allow header names the allowed ones.",
-)  # fmt: skip
-INTERNAL_ERROR = _problem_type(
-    "internal-error", 500, "The service failed",
-    "An error of the service, not of the client. Its log has the details under `request_id`.",
-)  # fmt: skip
-DOCUMENT_DAMAGED = _problem_type(
-    "document-damaged", 500, "A stored document is damaged",
-    "The stored document that the request needs is damaged, for example by a failing disk; `id` "
-    "names it. Run `longmatch doctor --repair`, and index it again.",
-)  # fmt: skip
-STORAGE_FULL = _problem_type(
-    "storage-full", 507, "The disk of the service is full",
-    "There is no room to store anything. Nothing was changed, and what is stored can be read. "
-    "Retry when the operator has made room.",
-)  # fmt: skip
-ENGINE_FAILED = _problem_type(
-    "engine-failed", 503, "The engine that searches cannot be used",
-    "The Qdrant of LONGMATCH_ENGINE does not answer, refuses, or holds something else, as `detail` "
-    "says. What was to be stored is stored, and found as soon as the engine answers.",
-)  # fmt: skip
-STORAGE_FAILED = _problem_type(
-    "storage-failed", 503, "The storage of the service failed",
-    "A file of the service could not be read or written: the disk failed or is read only, a limit "
-    "of the system is reached, or its database failed, as `detail` says. Nothing was changed.",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One invalid field of a request.
@@ -115,8 +70,8 @@ _WORD = re.compile("(?<=[a-z])(?=[A-Z])")
 class ServiceError(Exception):
     """Base of every error that `service` raises on purpose.
 
-    A class with the argument `problem` (status, title) has a problem type of its own, with the name
-    of the class, which its docstring describes to clients; another one has that of its base.
+    A class with the argument `problem` (status, title) has a problem type, with the name of the
+    class, which its docstring describes to clients; any other class has that of its base.
 
     Attributes:
         problem_type: of the problem that it becomes.
@@ -126,16 +81,17 @@ class ServiceError(Exception):
         headers: that the response has.
     """
 
-    problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
+    problem_type: ClassVar[ProblemType]
     message: ClassVar[str] = "{}"
     errors: Sequence[FieldError] = ()
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
 
-    def __init_subclass__(cls, problem: tuple[int, str] | None = None) -> None:
+    def __init_subclass__(cls, problem: tuple[int, str] | None = None, name: str = "") -> None:
         if problem is not None:
-            name = _WORD.sub("-", cls.__name__.removesuffix("Error")).lower()
-            cls.problem_type = _problem_type(name, *problem, cls.__doc__ or "")
+            name = name or _WORD.sub("-", cls.__name__.removesuffix("Error")).lower()
+            description = " ".join(cleandoc(cls.__doc__ or "").split())
+            cls.problem_type = PROBLEM_TYPES[name] = ProblemType(name, *problem, description)
 
     def __init__(self, *arguments: object, **members: object) -> None:
         super().__init__(self.message.format(*arguments, **members))
@@ -148,12 +104,76 @@ def _missing(pointer: str | None) -> tuple[FieldError, ...]:
     return () if pointer is None else (FieldError(pointer, "does not exist"),)
 
 
-class SettingsError(ServiceError):
+class MalformedRequestError(ServiceError, problem=(400, "The request is not HTTP/1.1")):
+    """The bytes of the connection are not a request.
+
+    The head cannot be parsed or is too long, or the body contradicts it. The connection is closed.
+    """
+
+
+class NoSuchRouteError(ServiceError, problem=(404, "There is nothing at this path")):
+    """The path is not one of those that the API documentation lists."""
+
+    message = "the path is not one of those that the API documentation lists"
+
+
+class MethodNotAllowedError(ServiceError, problem=(405, "The method is not allowed here")):
+    """The path exists, but not for this method. The Allow header names the allowed ones."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        methods = ", ".join(allowed)
+        super().__init__(f"the path exists, but not for this method: it allows {methods}")
+        self.headers = {"Allow": methods}
+
+
+class InternalError(ServiceError, problem=(500, "The service failed"), name="internal-error"):
+    """An error of the service, not of the client. Its log has the details under `request_id`."""
+
+
+class SettingsError(InternalError):
     """The settings are invalid, or contradict the checkpoint."""
 
 
-class KeyFileError(ServiceError):
+class KeyFileError(InternalError):
     """The file of API keys cannot be read or written."""
+
+
+class DocumentDamagedError(ServiceError, problem=(500, "A stored document is damaged")):
+    """The stored document that the request needs is damaged, for example by a failing disk.
+
+    `id` names it. Run `longmatch doctor --repair`, and index it again.
+    """
+
+    message = "the stored document {id!r} is damaged in its {}"
+
+
+class StorageFailedError(ServiceError, problem=(503, "The storage of the service failed")):
+    """A file of the service could not be read or written, or its database failed.
+
+    The disk failed or is read only, or a limit of the system is reached, as `detail` says. Nothing
+    was changed.
+    """
+
+    headers = MappingProxyType({"Retry-After": "60"})
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{self.problem_type.title}: {reason}")
+
+
+class StorageFullError(StorageFailedError, problem=(507, "The disk of the service is full")):
+    """There is no room to store anything.
+
+    Nothing was changed, and what is stored can be read. Retry when the operator has made room.
+    """
+
+
+class EngineFailedError(
+    StorageFailedError, problem=(503, "The engine that searches cannot be used")
+):
+    """The Qdrant of LONGMATCH_ENGINE does not answer, refuses, or holds something else.
+
+    `detail` says which. What was to be stored is stored, and found as soon as the engine answers.
+    """
 
 
 class KeyRequiredError(ServiceError, problem=(401, "A valid API key is required")):
@@ -422,7 +442,7 @@ class EncodingFailedError(ServiceError, problem=(500, "The encoder failed")):
     The log of the service has the details under `request_id`.
     """
 
-    message = "the document could not be encoded"
+    message = "the document could not be encoded: the log has more under this request_id"
 
 
 class NotReadyError(ServiceError, problem=(503, "The service is not ready")):

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.errors import MALFORMED_REQUEST
-from service.problem_responses import PROBLEM_JSON, Problem, problem_content
+from service.errors import MalformedRequestError
+from service.problem_responses import PROBLEM_JSON, problem_content
 
 HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024
@@ -104,10 +104,10 @@ class TimedH11Protocol(H11Protocol):
             self.cycle.disconnected = True  # its request will not be answered otherwise
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._send_problem(Problem(MALFORMED_REQUEST, msg))
+            self._send_problem(MalformedRequestError(msg))
         self.transport.close()
 
-    def _send_problem(self, problem: Problem) -> None:
+    def _send_problem(self, problem: MalformedRequestError) -> None:
         request_id = uuid.uuid4().hex
         body = json.dumps(problem_content(problem, "", request_id)).encode()
         headers = [
@@ -116,7 +116,7 @@ class TimedH11Protocol(H11Protocol):
             ("x-request-id", request_id),
             ("connection", "close"),
         ]
-        status = problem.kind.status
+        status = problem.problem_type.status
         reason = HTTPStatus(status).phrase
         for event in (
             h11.Response(status_code=status, headers=headers, reason=reason.encode()),

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel, Field
 
 from index.directory.collections import NAME_PATTERN
 from service.errors import PROBLEM_TYPES
 from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
 from service.problem_responses import PROBLEM_JSON
+from service.schemas import optional
 
 # What the gate checks, for the document: each names a part of the request.
 _Key = Security(
@@ -114,7 +116,7 @@ async def _nothing() -> None:
     """Stand for any route."""
 
 
-_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_SCHEMAS = "#/components/schemas/{model}"
 _OF_ROUTE = {"$ref": "#/components/responses/problem"}
 
 _REFUSALS = (
@@ -165,7 +167,7 @@ READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 def _response(what: str, names: Iterable[str]) -> dict[str, Any]:
     described = ", ".join(f"`{PROBLEM_TYPES[name].name}`" for name in names)
-    content = {PROBLEM_JSON: {"schema": _PROBLEM}}
+    content = {PROBLEM_JSON: {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
     return {"description": f"{what}: {described}. See /problems/NAME.", "content": content}
 
 
@@ -176,47 +178,42 @@ _RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
         (name for name in PROBLEM_TYPES if name not in _OF_GROUPS),
     )
 }
-_PROBLEM_SCHEMA = {
-    "type": "object",
-    "description": "An error (RFC 9457).",
-    "required": ["type", "title", "status", "detail", "instance", "request_id"],
-    "properties": {
-        "type": {"type": "string", "description": "Described at this path."},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What went wrong this time."},
-        "instance": {"type": "string", "description": "Path of the request."},
-        "request_id": {"type": "string", "description": "As in X-Request-ID and in the log."},
-        "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After."},
-        "tokens": {"type": "integer"},
-        "error": {
-            "type": "object",
-            "description": "The same for clients of OpenAI's API; only below /v1.",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": "string"},
-            },
-        },
-        "limit": {"type": "integer", "description": "The limit that was exceeded."},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["detail"],
-                "properties": {
-                    "pointer": {"type": "string", "description": "JSON pointer into the body."},
-                    "parameter": {"type": "string", "description": "Path or query parameter."},
-                    "detail": {"type": "string"},
-                    "limit": {"type": "number", "description": "The limit that was exceeded."},
-                    "tokens": {"type": "integer", "description": "Tokens of the text."},
-                },
-            },
-        },
-    },
-}
+
+
+class FieldErrorBody(BaseModel):
+    """A field of a request that is wrong."""
+
+    pointer: str | None = optional("JSON pointer into the body.")
+    parameter: str | None = optional("Path or query parameter, or header.")
+    detail: str
+    limit: float | None = optional("The limit that was exceeded.")
+    tokens: int | None = optional("Tokens of the text.")
+
+
+class OpenAIErrorBody(BaseModel):
+    """A problem as clients of OpenAI's API read it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ProblemBody(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = Field(description="Described at this path.")
+    title: str
+    status: int
+    detail: str = Field(description="What went wrong this time.")
+    instance: str = Field(description="Path of the request.")
+    request_id: str = Field(description="As in X-Request-ID and in the log.")
+    retry_after: int | None = optional("Seconds, as in Retry-After.")
+    tokens: int | None = optional("Tokens of the texts together.")
+    limit: float | None = optional("The limit that was exceeded.")
+    id: str | None = optional("Of the stored document that is damaged.")
+    error: OpenAIErrorBody | None = optional("Only below /v1.")
+    errors: list[FieldErrorBody] | None = optional("The fields that are wrong.")
 
 
 def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +238,8 @@ class DescribedFastAPI(FastAPI):
         if self.openapi_schema is None:
             document = super().openapi()
             components = document["components"]
-            components["schemas"]["Problem"] = _PROBLEM_SCHEMA
+            problem = ProblemBody.model_json_schema(ref_template=_SCHEMAS)
+            components["schemas"] |= {**problem.pop("$defs"), "Problem": problem}
             components["responses"], parameters = _RESPONSES, dict[str, Any]()
             components["parameters"] = parameters
             for operations in document["paths"].values():

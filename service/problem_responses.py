@@ -8,7 +8,6 @@ import re
 import sqlite3
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -33,36 +32,9 @@ PROBLEM_JSON = "application/problem+json"
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
-_STORAGE_RETRY_SECONDS = "60"
-_OF_THE_DISK = (errors.ENGINE_FAILED, errors.STORAGE_FULL, errors.STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
-
-
-# Errors of the packages below, which know no HTTP; all others of theirs are internal errors.
-_OF_PACKAGES: dict[type[BaseException], errors.ProblemType] = {
-    EmptyTextError: errors.InvalidInputError.problem_type,
-    TruncatedTextError: errors.InvalidInputError.problem_type,
-    index_errors.DocumentError: errors.InvalidInputError.problem_type,
-    index_errors.LexicalIndexNotReadyError: errors.NotReadyError.problem_type,
-    index_errors.EngineError: errors.ENGINE_FAILED,
-    index_errors.StorageError: errors.STORAGE_FAILED,
-    index_errors.DatabaseFailedError: errors.STORAGE_FAILED,
-    index_errors.StorageFullError: errors.STORAGE_FULL,
-    index_errors.DamagedDocumentError: errors.DOCUMENT_DAMAGED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One error as the client sees it: its type and the members that it adds."""
-
-    kind: errors.ProblemType
-    detail: str
-    errors: Sequence[FieldError] = ()
-    members: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -77,30 +49,29 @@ async def _handle(request: Request, error: Exception) -> JSONResponse:
 
 def problem_response(scope: Scope, error: Exception) -> JSONResponse:
     """Return the response to a request that failed with `error`, and log errors of the service."""
-    problem = _problem(error, scope)
+    shown = service_error(error, scope)
     _count(scope, error)
-    request_id = scope["state"]["request_id"]
-    if problem.kind.status == HTTPStatus.INTERNAL_SERVER_ERROR or problem.kind in _OF_THE_DISK:
+    request_id, status = scope["state"]["request_id"], shown.problem_type.status
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(shown, errors.StorageFailedError):
         _log(request_id, error)
-    content = problem_content(problem, quote(scope["path"], errors="replace"), request_id)
-    return JSONResponse(
-        content, problem.kind.status, dict(problem.headers), media_type=PROBLEM_JSON
-    )
+    content = problem_content(shown, quote(scope["path"], errors="replace"), request_id)
+    return JSONResponse(content, status, dict(shown.headers), media_type=PROBLEM_JSON)
 
 
-def problem_content(problem: Problem, instance: str, request_id: str) -> dict[str, Any]:
-    """Return the JSON of a problem."""
+def problem_content(error: ServiceError, instance: str, request_id: str) -> dict[str, Any]:
+    """Return the problem that an error is, as JSON."""
+    kind = error.problem_type
     content = {
-        "type": problem.kind.uri,
-        "title": problem.kind.title,
-        "status": problem.kind.status,
-        "detail": problem.detail,
+        "type": kind.uri,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": _INVALID if isinstance(error, errors.InvalidInputError) else str(error),
         "instance": instance,
         "request_id": request_id,
-        **problem.members,
+        **error.members,
     }
-    if problem.errors:
-        content["errors"] = [error.shown for error in problem.errors[:_MAX_ERRORS]]
+    if error.errors:
+        content["errors"] = [field.shown for field in error.errors[:_MAX_ERRORS]]
     return content | openai_member(instance, content)
 
 
@@ -114,48 +85,51 @@ def _count(scope: Scope, error: Exception) -> None:
             scope["app"].state.engine.metrics.deadline_dropped.inc()
 
 
-def _problem(error: Exception, scope: Scope) -> Problem:
+def service_error(error: Exception, scope: Scope) -> ServiceError:
+    """Return what a client is told of an error: errors of the packages below know no HTTP.
+
+    It is an InternalError for all that is no matter of the client.
+    """
     match error:
+        case errors.InternalError():
+            pass
+        case ServiceError():
+            return error
         case RequestValidationError():
-            return _validation_problem(error)
+            return _validation_error(error)
         case HTTPException():
-            return _http_problem(error, scope)
+            return _http_error(error, scope)
+        case EmptyTextError() | TruncatedTextError() | index_errors.DocumentError():
+            return errors.InvalidInputError([FieldError("", str(error))])
+        case index_errors.LexicalIndexNotReadyError():
+            return errors.NotReadyError(error)
         case index_errors.DamagedDocumentError(document_id=document_id, part=part):
-            detail = f"The stored document {document_id!r} is damaged in its {part}."
-            return Problem(errors.DOCUMENT_DAMAGED, detail, members={"id": document_id})
+            return errors.DocumentDamagedError(part, id=document_id)
         case IndexingError() | OSError():
-            if failure := storage_error(Path(), error):
-                kind, retry = problem_of(type(failure)), {"Retry-After": _STORAGE_RETRY_SECONDS}
-                return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
-    kind = problem_of(type(error))
-    if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Problem(kind, _INTERNAL)
-    if isinstance(error, ServiceError):
-        detail = _INVALID if isinstance(error, errors.InvalidInputError) else str(error)
-        return Problem(kind, detail, error.errors, error.members, error.headers)
-    waits = isinstance(error, index_errors.LexicalIndexNotReadyError)
-    return Problem(kind, str(error), headers=errors.NotReadyError.headers if waits else {})
+            return _storage_error(error)
+    return errors.InternalError(_INTERNAL)
 
 
-def problem_of(error: type[BaseException]) -> errors.ProblemType:
-    """Return the problem type of a class of errors: its own, or that of an error of a package."""
-    if issubclass(error, ServiceError):
-        return error.problem_type
-    return _OF_PACKAGES.get(error, errors.INTERNAL_ERROR)
+def _storage_error(error: Exception) -> ServiceError:
+    match storage_error(Path(), error):
+        case index_errors.EngineError(reason=reason):
+            return errors.EngineFailedError(reason)
+        case index_errors.StorageFullError(reason=reason):
+            return errors.StorageFullError(reason)
+        case index_errors.StorageError(reason=reason):
+            return errors.StorageFailedError(reason)
+    return errors.InternalError(_INTERNAL)
 
 
-def _http_problem(error: HTTPException, scope: Scope) -> Problem:
+def _http_error(error: HTTPException, scope: Scope) -> ServiceError:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
-            return _problem(errors.MalformedBodyError(_parse_failure(error.__cause__)), scope)
+            return errors.MalformedBodyError(_parse_failure(error.__cause__))
         case HTTPStatus.NOT_FOUND:
-            return Problem(errors.NO_SUCH_ROUTE, errors.NO_SUCH_ROUTE.description)
+            return errors.NoSuchRouteError()
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            allowed = {"Allow": ", ".join(_allowed_methods(scope))}
-            return Problem(
-                errors.METHOD_NOT_ALLOWED, errors.METHOD_NOT_ALLOWED.description, headers=allowed
-            )
-    return Problem(errors.INTERNAL_ERROR, _INTERNAL)
+            return errors.MethodNotAllowedError(_allowed_methods(scope))
+    return errors.InternalError(_INTERNAL)
 
 
 def _allowed_methods(scope: Scope) -> list[str]:
@@ -175,20 +149,17 @@ def _parse_failure(cause: BaseException | None) -> str:
     return "The body could not be parsed."
 
 
-def _validation_problem(error: RequestValidationError) -> Problem:
+def _validation_error(error: RequestValidationError) -> ServiceError:
     found = error.errors()
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
-        return Problem(
-            errors.MalformedBodyError.problem_type,
-            f"The body is not JSON: {reason}, at character {position}.",
+        return errors.MalformedBodyError(
+            f"The body is not JSON: {reason}, at character {position}."
         )
-    return Problem(
-        errors.InvalidInputError.problem_type, _INVALID, list(map(_validation_error, found))
-    )
+    return errors.InvalidInputError(list(map(_field_error, found)))
 
 
-def _validation_error(item: Mapping[str, Any]) -> FieldError:
+def _field_error(item: Mapping[str, Any]) -> FieldError:
     """Return an error of pydantic without the value of the field."""
     location, *path = item["loc"]
     context = item.get("ctx", {})

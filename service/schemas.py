@@ -73,32 +73,10 @@ def _given(*fields: str) -> dict[str, Any]:
     return {"required": list(fields), "properties": {name: {"not": _NULL} for name in fields}}
 
 
-def exclusive(
-    *fields: str,
-    title_of: str = "",
-    needs: Mapping[str, str] | None = None,
-    without: Mapping[str, Sequence[str]] | None = None,
-) -> ConfigDict:
-    """Describe a body that has exactly one of some fields.
-
-    Args:
-        fields: one of which it has.
-        title_of: the one that a title is of.
-        needs: other fields, and the one that each is allowed with.
-        without: fields, and those that are not allowed with each.
-    """
-    described: dict[str, Any] = {"oneOf": [_given(field) for field in fields]}
-    allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
-    refused = [
-        _given(field, name)
-        for name, companion in allowed.items()
-        for field in fields
-        if field != companion
-    ]
-    refused += [_given(field, name) for field, names in (without or {}).items() for name in names]
-    if refused:
-        described["not"] = {"anyOf": refused}
-    return ConfigDict(json_schema_extra=described)
+def exactly_one(**given: object) -> None:
+    """Reject a body that does not have exactly one of some fields."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise ValueError(f"give exactly one of {', '.join(given)}")
 
 
 _WHOLE = BeforeValidator(whole_characters)
@@ -126,10 +104,16 @@ class BodyModel(BaseModel):
     """A request body: no unknown fields, and no values of other types.
 
     Null means that a field is not given, and 3.0 is an integer, as in JSON Schema.
+
+    Attributes:
+        one_of: fields of which it has exactly one.
+        apart: fields, and those that it does not have together with each.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     null_is_absent: ClassVar[bool] = True
+    one_of: ClassVar[Sequence[str]] = ()
+    apart: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -142,11 +126,21 @@ class BodyModel(BaseModel):
             if value is not None or name not in cls.model_fields
         }
 
+    @model_validator(mode="after")
+    def _combined(self) -> Self:
+        if self.one_of:
+            exactly_one(**{name: getattr(self, name) for name in self.one_of})
+        for name, names in self.apart.items():
+            for other in names if getattr(self, name) is not None else ():
+                if getattr(self, other) is not None:
+                    raise ValueError(f"give {name} or {other}, not both")
+        return self
+
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe every field that may be left out as one that may be null."""
+        """Describe which fields go together, and that those that may be left out may be null."""
         schema = handler(core)
         described = handler.resolve_ref_schema(schema)
         required = described.get("required", ())
@@ -155,33 +149,31 @@ class BodyModel(BaseModel):
                 kept = {key: form.pop(key) for key in _OF_FIELDS if key in form}
                 several = form["anyOf"] if form.keys() == {"anyOf"} else [form]
                 described["properties"][name] = {"anyOf": [*several, _NULL], **kept}
+        if cls.one_of:
+            described["oneOf"] = [_given(name) for name in cls.one_of]
+        if cls.apart:
+            pairs = [(name, other) for name, names in cls.apart.items() for other in names]
+            described["not"] = {"anyOf": [_given(*pair) for pair in pairs]}
         return schema
 
 
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100
-_VERSION = 1
-_INVALID = "is not a cursor of this service"
 
 
 def next_cursor(page: Sequence[T], limit: int, id_of: Callable[[T], str]) -> str | None:
     """Return the cursor of the page after this one of `limit` entries; None if it is the last."""
     if len(page) < limit:
         return None
-    content = json.dumps([_VERSION, id_of(page[-1])]).encode()
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+    return base64.urlsafe_b64encode(id_of(page[-1]).encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> str:
     """Return the id that `next_cursor` made a cursor of; ValueError if it made none of it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(_INVALID) from error
-    match content:
-        case [int(version), str(last)] if version == _VERSION and not _LONE_SURROGATE.search(last):
-            return last
-    raise ValueError(_INVALID)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except ValueError as error:
+        raise ValueError("is not a cursor of this service") from error
 
 
 Cursor = Annotated[
@@ -190,7 +182,7 @@ Cursor = Annotated[
     fastapi.Query(
         max_length=8_192,
         description="`next_cursor` of the previous page; by default, the first page.",
-        openapi_examples={"some": {"value": "WzEsICJhcnRpY2xlcy9iZWVzIl0"}},
+        openapi_examples={"some": {"value": "YXJ0aWNsZXMvYmVlcw"}},
     ),
 ]
 
@@ -211,7 +203,8 @@ STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to
 class QueryBody(BodyModel):
     """A text, or a stored document."""
 
-    model_config = exclusive("text", "id", title_of="text")
+    one_of: ClassVar[Sequence[str]] = ("text", "id")
+    apart: ClassVar[Mapping[str, Sequence[str]]] = {"title": ("id",)}  # that has a title itself
 
     text: Characters | None = optional("Text of a document.")
     title: Title | None = optional(
@@ -219,12 +212,6 @@ class QueryBody(BodyModel):
         "nearer in lexical and hybrid mode."
     )
     id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        title_of_text(self.text, self.title)
-        return self
 
     def to_query(self, parent: str) -> Query:
         """Return the text or the id with the pointer to it, given the pointer to this body."""
@@ -274,18 +261,6 @@ class Answer(BaseModel):
     timings: dict[str, float] = Field(description=STAGE_TIMES)
     checkpoint: str = Field(description="Name of the checkpoint that computed the vectors.")
     generation: int = Field(description="Generation of the index.")
-
-
-def exactly_one(**given: object) -> None:
-    """Reject a body that does not have exactly one of some fields."""
-    if sum(value is not None for value in given.values()) != 1:
-        raise ValueError(f"give exactly one of {', '.join(given)}")
-
-
-def title_of_text(text: str | None, title: str | None) -> None:
-    """Reject a title without its text; a stored document has its own."""
-    if title is not None and text is None:
-        raise ValueError("give title only together with text")
 
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:

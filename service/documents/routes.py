@@ -158,10 +158,7 @@ async def get_family(
     )
     return schemas.FamilyResponse(
         family=number,
-        documents=[
-            schemas.MemberBody(id=member.id, title=member.title, is_copy=member.copy)
-            for member in members
-        ],
+        documents=[schemas.MemberBody.model_validate(member) for member in members],
         next_cursor=next_cursor(members, limit, attrgetter("id")),
     )
 

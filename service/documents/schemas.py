@@ -111,13 +111,13 @@ class DocumentsResponse(BaseModel):
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
-class MemberBody(BaseModel):
+class MemberBody(BaseModel, from_attributes=True):
     """A document of a family."""
 
     id: str
     title: str
     is_copy: bool = Field(
-        serialization_alias="copy",
+        alias="copy",
         description="Whether its text is identical to that of the requested document.",
     )
 

@@ -29,14 +29,8 @@ from service.schemas import (
 from service.threads import run_in
 
 EncodingFormat = Literal["float", "base64"]
-
-
-OWNER = ALIAS = "longmatch"  # which as a model is the served checkpoint, whatever its name
-
-
+NAME = "longmatch"  # of the owner; as a model, the served checkpoint, whatever its name
 MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
-
-
 _WHOLE_TEXTS = TypeAdapter(list[WholeText])
 
 
@@ -56,11 +50,7 @@ def _texts(value: object) -> object:
 
 
 _TEXT = {"type": "string", "pattern": r"\S"}
-
-
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
-
-
 InputField = Annotated[Any, PlainValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
 
 
@@ -118,8 +108,10 @@ class ModelBody(BaseModel):
 
     id: str = Field(description="Its name.")
     object: str = Field(default="model", description="Always `model`.")
-    created: int = Field(description="Always 0: a checkpoint does not say when it was made.")
-    owned_by: str
+    created: int = Field(
+        default=0, description="Always 0: a checkpoint does not say when it was made."
+    )
+    owned_by: str = NAME
 
 
 class ModelsResponse(BaseModel):
@@ -129,10 +121,9 @@ class ModelsResponse(BaseModel):
     data: list[ModelBody]
 
 
-def embeddings_response(
+def _embeddings_json(
     texts: Sequence[EncodedText], model: str, encoding: EncodingFormat | None
-) -> EmbeddingsResponse:
-    """Shape the answer to POST /v1/embeddings."""
+) -> str:
     tokens = sum(text.receipt.tokens_read for text in texts)
     return EmbeddingsResponse(
         data=[
@@ -145,12 +136,7 @@ def embeddings_response(
         ],
         model=model,
         usage=UsageBody(prompt_tokens=tokens, total_tokens=tokens),
-    )
-
-
-def model_body(name: str) -> ModelBody:
-    """Describe a checkpoint."""
-    return ModelBody(id=name, created=0, owned_by=OWNER)
+    ).model_dump_json()
 
 
 def _base64(vector: Float32) -> str:
@@ -197,12 +183,15 @@ async def post_embeddings(
     _check_size(collection, len(given), request.dimensions)
     texts = await encode_texts(collection, given, strict=request.strict)
 
-    def render() -> str:
-        name, encoding = collection.checkpoint.name, request.encoding_format
-        return embeddings_response(texts, name, encoding).model_dump_json()
-
-    # Millions of numbers would hold up the event loop.
-    return Response(await run_in(collection.engine.readers, render), media_type=JSON)
+    # In another thread: millions of numbers would hold up the event loop.
+    body = await run_in(
+        collection.engine.readers,
+        _embeddings_json,
+        texts,
+        collection.checkpoint.name,
+        request.encoding_format,
+    )
+    return Response(body, media_type=JSON)
 
 
 @router.get(
@@ -214,7 +203,7 @@ async def post_embeddings(
 @declare(cost="nothing")
 async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
     """Return the served checkpoint; its alias `longmatch` is not listed."""
-    return ModelsResponse(data=[model_body(collection.checkpoint.name)])
+    return ModelsResponse(data=[ModelBody(id=collection.checkpoint.name)])
 
 
 @router.get(
@@ -236,13 +225,13 @@ async def get_model(
 ) -> ModelBody:
     """Return the served checkpoint, under its own name, if this is its name or its alias."""
     _check_model(collection, model)
-    return model_body(collection.checkpoint.name)
+    return ModelBody(id=collection.checkpoint.name)
 
 
 def _check_model(collection: Collection, name: str, pointer: str | None = None) -> None:
     """Require the name of the served checkpoint or its alias; the pointer is that of the name."""
     served = collection.engine.encoder.checkpoint.name
-    if name not in (served, ALIAS):
+    if name not in (served, NAME):
         raise ModelNotFoundError(name, served, pointer)
 
 

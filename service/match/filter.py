@@ -1,7 +1,8 @@
 """The filter of a request: its form, its limits, and the filter of the store that it becomes."""
 
 import math
-from typing import Annotated, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -87,7 +88,7 @@ _OF_OTHERS = ("and", "or", "not")
 
 
 def _describe_range(schema: dict[str, Any]) -> None:
-    """Say that bounds are of one type, at least one, and not two on the same side."""
+    """Say that there is a bound at least, and that bounds are of one type."""
     bounds = schema.pop("properties")
     del schema["additionalProperties"], schema["type"]
     schema["anyOf"] = [
@@ -99,7 +100,6 @@ def _describe_range(schema: dict[str, Any]) -> None:
         }
         for given in (_TEXT, {"type": "number"})
     ]
-    schema["not"] = {"anyOf": [{"required": ["gte", "gt"]}, {"required": ["lte", "lt"]}]}
 
 
 def _describe_filter(schema: dict[str, Any]) -> None:
@@ -141,6 +141,7 @@ class RangeBody(_Condition):
     """The bounds of a range, both numbers or both strings; strings compare by code point."""
 
     model_config = ConfigDict(json_schema_extra=_describe_range)
+    apart: ClassVar[Mapping[str, Sequence[str]]] = {"gte": ("gt",), "lte": ("lt",)}
 
     gte: BoundField | None = optional("At least this.")
     gt: BoundField | None = optional("More than this.")
@@ -149,10 +150,6 @@ class RangeBody(_Condition):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.gte is not None and self.gt is not None:
-            raise ValueError("give gte or gt, not both")
-        if self.lte is not None and self.lt is not None:
-            raise ValueError("give lte or lt, not both")
         filters.filter_from_json({"field": "", "range": self.model_dump(exclude_none=True)})
         return self
 

@@ -14,7 +14,7 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.match.rerank import retrieve_and_rerank, validate_rerank
 from service.match.retrieve import Matches, retrieve, search_by_examples
-from service.match.schemas import MAX_QUERIES, OF_ONE_DOCUMENT, ExplainBody, MatchOptions
+from service.match.schemas import MAX_QUERIES, ExplainBody, MatchRequest
 from service.metrics import Stage
 from service.threads import run_in
 
@@ -22,7 +22,7 @@ MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes so
 
 
 async def match(
-    collection: Collection, queries: Sequence[Query], options: MatchOptions
+    collection: Collection, queries: Sequence[Query], request: MatchRequest
 ) -> list[Matches]:
     """Find the documents that match each query.
 
@@ -30,28 +30,30 @@ async def match(
         collection: what to search, and with what.
         queries: texts, which are encoded, or stored documents, whose vectors are used and which
             are left out of their own matches.
-        options: for each of them.
+        request: what to do for each of them.
 
     Raises:
         InvalidInputError: too many matches are to be explained, a bound needs a calibration that
             does not exist, there is no reranker, or a text is refused.
     """
-    errors = _validate_explained(options, len(queries))
-    errors += validate_bounds(collection.calibrator, options.search.mode, options.search.bounds)
-    if options.rerank is not None:
-        errors += validate_rerank(collection, options.search)
+    search = request.to_search(collection.engine.settings)
+    errors = _validate_explained(request.explain, search.top_k, len(queries))
+    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
+    if request.rerank is not None:
+        errors += validate_rerank(collection, search)
     if errors:
         raise InvalidInputError(errors)
-    if options.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
-        found = await retrieve(collection, [queries[0]], options.search)
+    if request.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
+        found = await retrieve(collection, [queries[0]], search)
     else:
-        texts = await read_queries(collection, queries, strict=options.strict)
-        found = await retrieve_and_rerank(collection, texts, options.search, options.rerank)
-    return [await _explain(collection, matches, options.explain) for matches in found]
+        texts = await read_queries(collection, queries, strict=request.strict)
+        found = await retrieve_and_rerank(collection, texts, search, request.rerank)
+    return [await _explain(collection, matches, request.explain) for matches in found]
 
 
-def _validate_explained(options: MatchOptions, answers: int) -> list[FieldError]:
-    top_k, explained = options.search.top_k, options.explain
+def _validate_explained(
+    explained: ExplainBody | None, top_k: int, answers: int
+) -> list[FieldError]:
     if explained is None or min(explained.matches, top_k) * answers <= MAX_EXPLAINED:
         return []
     detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
@@ -87,46 +89,25 @@ async def _explain(collection: Collection, found: Matches, options: ExplainBody 
     return replace(found, explanations=explanations, seconds=seconds)
 
 
-async def match_examples(
-    collection: Collection, like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
-) -> Matches:
-    """Find the documents that match examples, and do not match others better.
-
-    Args:
-        collection: what to search, and with what.
-        like: at least one text or stored document; stored ones are left out of the matches.
-        unlike: others.
-        options: without reranking, and without bounds that need a calibration.
+async def match_examples(collection: Collection, request: MatchRequest) -> Matches:
+    """Find the documents that match all examples of a request, and those it is unlike no better.
 
     Raises:
-        InvalidInputError: a number is over its limit, an option is not possible, or a text is
-            refused.
+        InvalidInputError: a number is over its limit, or a text is refused.
     """
-    if errors := _validate_examples(like, unlike, options):
-        raise InvalidInputError(errors)
-    texts = await read_queries(collection, [*like, *unlike], strict=options.strict)
-    liked, unliked = texts[: len(like)], texts[len(like) :]
-    searchers, search = collection.engine.searchers, options.search
-    found = await run_in(searchers, search_by_examples, collection, liked, unliked, search)
-    return await _explain(collection, found, options.explain)
-
-
-def _validate_examples(
-    like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
-) -> list[FieldError]:
-    bounds = options.search.bounds
-    errors = _validate_explained(options, 1)
+    like, unlike = request.to_examples()
+    search = request.to_search(collection.engine.settings)
+    errors = _validate_explained(request.explain, search.top_k, 1)
     if len(like) + len(unlike) > MAX_QUERIES:
         detail = f"has, with unlike, more than {MAX_QUERIES} examples"
         errors.append(FieldError("#/like", detail, MAX_QUERIES))
-    given = (options.rerank, bounds.min_probability, bounds.max_false_positive_rate)
-    detail = "is of one document, not of several examples"
-    errors += [
-        FieldError(f"#/{name}", detail)
-        for name, value in zip(OF_ONE_DOCUMENT, given, strict=True)
-        if value is not None
-    ]
-    return errors
+    if errors:
+        raise InvalidInputError(errors)
+    texts = await read_queries(collection, [*like, *unlike], strict=request.strict)
+    liked, unliked = texts[: len(like)], texts[len(like) :]
+    searchers = collection.engine.searchers
+    found = await run_in(searchers, search_by_examples, collection, liked, unliked, search)
+    return await _explain(collection, found, request.explain)
 
 
 NO_BOUND = (

@@ -84,11 +84,10 @@ async def post_match(
     encoded for it. The receipt says how much of the document was read by the encoder and what was
     left out; its words are all read.
     """
-    options = request.to_options(collection.engine.settings)
     if request.like is not None:
-        found = [await match_examples(collection, *request.to_examples(), options)]
+        found = [await match_examples(collection, request)]
     else:
-        found = await match(collection, request.to_queries(), options)
+        found = await match(collection, request.to_queries(), request)
     several = request.queries is not None
     body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=several)
     return Response(body, media_type="application/json")
@@ -132,9 +131,7 @@ async def get_similar(
     The same as POST /match with this id.
     """
     request = MatchRequest.model_construct(top_k=top_k, min_score=min_score)
-    options = request.to_options(collection.engine.settings)
-    query = StoredQuery(None, document_id)
-    found = await match(collection, [query], options)
+    found = await match(collection, [StoredQuery(None, document_id)], request)
     body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=False)
     return Response(body, media_type="application/json")
 

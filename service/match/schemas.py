@@ -1,11 +1,11 @@
 """Requests and answers of POST /match."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from operator import attrgetter
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
@@ -25,20 +25,16 @@ from service.schemas import (
     QueryBody,
     ReceiptBody,
     Strict,
-    exactly_one,
-    exclusive,
     milliseconds,
     nullable,
     optional,
     receipt_body,
-    title_of_text,
 )
 from service.settings import Settings
 
 MAX_QUERIES = 32  # of one request, and examples: they are encoded together
 MAX_CANDIDATES = 200  # of the reranker for one query: a pair takes tens of milliseconds
 RERANK_SECONDS = 5.0  # for one query; a request may give less
-OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
 
 
 class ExplainBody(BodyModel):
@@ -120,35 +116,18 @@ def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
     return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchOptions:
-    """What to do for each query.
-
-    Attributes:
-        search: how many documents to find, by what, and which.
-        rerank: how many of them to read together with the query; None for none.
-        explain: how many of the final matches to explain; None for none.
-        strict: refuse a text that is too long rather than leave a part of it out.
-    """
-
-    search: records.SearchOptions
-    rerank: RerankBody | None = None
-    explain: ExplainBody | None = None
-    strict: bool = False
-
-
 class MatchRequest(QueryBody, BoundsBody):
     """What to match: exactly one of `text`, `id`, `queries` and `like`.
 
     A stored document is left out of its own matches.
     """
 
-    model_config = exclusive(
-        *("text", "id", "queries", "like"),
-        title_of="text",
-        needs={"unlike": "like"},
-        without={"like": OF_ONE_DOCUMENT},
-    )
+    one_of: ClassVar[Sequence[str]] = ("text", "id", "queries", "like")
+    apart: ClassVar[Mapping[str, Sequence[str]]] = {
+        "title": ("id", "queries", "like"),
+        "unlike": ("text", "id", "queries"),
+        "like": ("rerank", "min_probability", "max_false_positive_rate"),
+    }
 
     queries: Queries | None = optional(
         "Several queries; at most `max_queries_per_request` (see /version)."
@@ -202,29 +181,16 @@ class MatchRequest(QueryBody, BoundsBody):
     )
     strict: Strict = False
 
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id, queries=self.queries, like=self.like)
-        title_of_text(self.text, self.title)
-        if self.unlike is not None and self.like is None:
-            raise ValueError("give unlike only together with like")
-        return self
-
-    def to_options(self, settings: Settings) -> MatchOptions:
-        """Return the options of each query."""
-        return MatchOptions(
-            search=records.SearchOptions(
-                top_k=self.top_k or DEFAULT_TOP_K,
-                mode=self.mode,
-                bounds=self.bounds,
-                where=None if self.filter is None else self.filter.to_filter(),
-                exclude=tuple(self.exclude or ()),
-                collapse=self.collapse,
-                alignment=None if self.align is None else self.align.to_options(settings),
-            ),
-            rerank=self.rerank,
-            explain=self.explain,
-            strict=self.strict,
+    def to_search(self, settings: Settings) -> records.SearchOptions:
+        """Return how many documents to find for each query, by what, and which."""
+        return records.SearchOptions(
+            top_k=self.top_k or DEFAULT_TOP_K,
+            mode=self.mode,
+            bounds=self.bounds,
+            where=None if self.filter is None else self.filter.to_filter(),
+            exclude=tuple(self.exclude or ()),
+            collapse=self.collapse,
+            alignment=None if self.align is None else self.align.to_options(settings),
         )
 
     def to_queries(self) -> list[Query]:

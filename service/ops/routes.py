@@ -8,16 +8,14 @@ from fastapi import Path
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
 
-from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
-from index.search.corpus_calibration import NullDistribution, Threshold
+from index.search.corpus_calibration import Threshold
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
 from service.engine import DEFAULT, degraded_parts, installed_version, record_state
-from service.errors import PROBLEM_TYPES, OverloadedError
+from service.errors import PROBLEM_TYPES, NoSuchRouteError, OverloadedError
 from service.feedback.store import MAX_QUERY_BYTES
 from service.gate import Rules, declare
 from service.match.logic import MAX_EXPLAINED
@@ -145,18 +143,14 @@ def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
     return CalibrationBody(
         version=calibrator.version,
         kinds={
-            kind: _kind(fitted, measured)
+            kind: KindBody(
+                method=None if fitted is None else "platt",
+                calibration_error=None if fitted is None else fitted.error.equal_mass,
+                documents=None if measured is None else measured.documents,
+                thresholds=() if measured is None else measured.thresholds,
+            )
             for kind, (fitted, measured) in served_kinds(calibrator).items()
         },
-    )
-
-
-def _kind(fitted: FittedMap | None, measured: NullDistribution | None) -> KindBody:
-    return KindBody(
-        method=None if fitted is None else "platt",
-        calibration_error=None if fitted is None else fitted.error.equal_mass,
-        documents=None if measured is None else measured.documents,
-        thresholds=() if measured is None else measured.thresholds,
     )
 
 
@@ -245,7 +239,7 @@ async def get_problem(
 ) -> ProblemTypeResponse:
     """Describe a `type` of problem."""
     if name not in PROBLEM_TYPES:
-        raise HTTPException(404)
+        raise NoSuchRouteError
     kind = PROBLEM_TYPES[name]
     return ProblemTypeResponse(
         type=kind.uri, status=kind.status, title=kind.title, description=kind.description

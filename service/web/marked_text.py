@@ -106,65 +106,41 @@ def mark_text(
     Spans that extend beyond the text are clipped to it. The time is linear in the text, the
     passages and the sections, even if all passages overlap.
     """
+    here_name, there_name = ("l", "r") if side == "left" else ("r", "l")
     spans = [clip(span, len(text)) for span, _ in passages]
     begins, ends = _by_position(s.start for s in spans), _by_position(s.end for s in spans)
     heads = _by_position(clip(section.span, len(text)).start for section in sections)
-    marker = _Marker(side, [kind for _, kind in passages])
+    parts: list[Markup] = []
+    ranges = [(0, -1)] * len(spans)
+    open_kinds = Counter[PassageKind]()  # of the passages that have begun and not ended
+    marks = 0
     for here, there in pairwise([*sorted({0, *begins, *ends, *heads}), len(text)]):
-        marker.end(n for n in ends[here] if spans[n].start < here)
-        marker.head(heads[here])
-        marker.begin(begins[here])
-        marker.end(n for n in begins[here] if spans[n].end == here)
-        marker.write(_piece(text, here, there))
-    return MarkedText(Markup("").join(marker.parts), tuple(zip(*marker.ranges, strict=True)))
+        for n in ends[here]:
+            if spans[n].start < here:
+                ranges[n] = (ranges[n][0], marks - 1)
+                open_kinds[passages[n][1]] -= 1
+        parts += [_HEAD.format(here_name, n + 1, n + 1) for n in heads[here]]
+        for n in begins[here]:
+            kind, shown = passages[n][1], n + 1
+            name = KIND_CLASSES[kind]
+            parts.append(_NUMBER.format(name, here_name, shown, there_name, shown, shown))
+            ranges[n] = (marks, marks - 1)
+            open_kinds[kind] += spans[n].end > here
+        piece = _piece(text, here, there)
+        names = [name for kind, name in KIND_CLASSES.items() if open_kinds[kind]]
+        if names and piece:
+            shared = SHARED if open_kinds.total() > 1 else ""
+            parts.append(_MARK.format(names[0] + shared, piece))
+            marks += 1
+        else:
+            parts.append(escape(piece))
+    return MarkedText(Markup("").join(parts), tuple(ranges))
 
 
 def clip(span: Span, length: int) -> Span:
     """Return the part of a span that lies within a text of `length` characters."""
     start = min(max(span.start, 0), length)
     return Span(start, min(max(span.end, start), length))
-
-
-class _Marker:
-    """Writes a text from beginning to end, and tracks which passages are open."""
-
-    def __init__(self, side: Side, kinds: Sequence[PassageKind]) -> None:
-        self._here, self._there = ("l", "r") if side == "left" else ("r", "l")
-        self._kinds = kinds
-        self._open: Counter[PassageKind] = Counter()
-        self._marks = 0
-        self.ranges = ([0] * len(kinds), [-1] * len(kinds))
-        self.parts: list[Markup] = []
-
-    def head(self, numbers: Iterable[int]) -> None:
-        """Write the numbers of sections, counted from 1."""
-        for number in numbers:
-            self.parts.append(_HEAD.format(self._here, number + 1, number + 1))
-
-    def begin(self, numbers: Iterable[int]) -> None:
-        """Open passages and write their numbers, counted from 1."""
-        for number in numbers:
-            kind, shown = self._kinds[number], number + 1
-            name = KIND_CLASSES[kind]
-            self.parts.append(_NUMBER.format(name, self._here, shown, self._there, shown, shown))
-            self.ranges[0][number] = self._marks
-            self._open[kind] += 1
-
-    def end(self, numbers: Iterable[int]) -> None:
-        """Close passages."""
-        for number in numbers:
-            self.ranges[1][number] = self._marks - 1
-            self._open[self._kinds[number]] -= 1
-
-    def write(self, piece: str) -> None:
-        """Write text up to the next position where anything begins or ends."""
-        kinds = [kind for kind in KIND_CLASSES if self._open[kind]]
-        if not kinds or not piece:
-            self.parts.append(escape(piece))
-            return
-        shared = SHARED if self._open.total() > 1 else ""
-        self.parts.append(_MARK.format(KIND_CLASSES[kinds[0]] + shared, piece))
-        self._marks += 1
 
 
 def _by_position(positions: Iterable[int]) -> defaultdict[int, list[int]]:

@@ -1,4 +1,7 @@
-"""The page of a comparison: one self-contained HTML file."""
+"""The page of a comparison: one self-contained HTML file.
+
+Its pictures are the matrix of sections, and the ribbons between passages.
+"""
 
 import base64
 import hashlib
@@ -9,9 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from encoder.arrays import Int64
 from encoder.comparison.compare import percent
 from encoder.comparison.result import (
     AlignedBlockPair,
@@ -22,14 +27,23 @@ from encoder.comparison.result import (
     PassageKind,
     Relation,
     Section,
+    Span,
 )
 from service.web.marked_text import KIND_CLASSES, MarkedText, Side, join_lines, mark_text, visible
-from service.web.pictures import HEIGHT, MARGIN, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
 _BLOCK_EXCERPT = 160  # characters of a block and of the one that it is aligned with
 _PAIRS = 10
+SHADES = 10
+HEIGHT = 1000  # of the map of ribbons
+# Pixels:
+_ROOM = 300  # for the matrix, in both directions
+_SMALLEST, _LARGEST = 3, 28  # side of a cell
+_LABEL_LINE = 13  # of a label, along its axis
+MARGIN = 20  # of the labels, to the left of and above the cells
+_SHORTEST = 2  # of HEIGHT: shorter ribbons would be invisible
+_PAGE_LINE = 75  # characters in a line of the page, roughly; a longer one is wrapped
 _MARK = Markup("<mark class=d>{}</mark>")
 _RELATIONS: dict[Relation, str] = {
     "identical": "The same text",
@@ -68,32 +82,33 @@ def render_report(
     its own script. Texts, titles and evidence may contain anything: they are shown as text, and the
     page can always be encoded as UTF-8.
     """
-    left_text, right_text = join_lines(left_text), join_lines(right_text)
-    passages = comparison.passages
-    sections = comparison.left_sections, comparison.right_sections
-    left = _side("left", left_title, left_text, passages, sections[0], comparison.left_coverage)
-    right = _side(
-        "right", right_title, right_text, passages, sections[1], comparison.right_coverage
-    )
-    excerpts = [_excerpt(left_text[slice(*passage.left)], _EXCERPT) for passage in passages]
-    aligned, differences = comparison.block_alignment, comparison.differences
+    texts = join_lines(left_text), join_lines(right_text)
+    passages, aligned = comparison.passages, comparison.block_alignment
+    left = _side("left", left_title, texts[0], comparison)
+    right = _side("right", right_title, texts[1], comparison)
+    excerpts = [_excerpt(texts[0][slice(*passage.left)], _EXCERPT) for passage in passages]
+    ranges = left.text.ranges, right.text.ranges
     differing = []
-    if differences is not None:
+    if comparison.differences is not None:
+        found = comparison.differences
         differing = [
-            (left, right, _differing(left, left_text, right_text, differences.left)),
-            (right, left, _differing(right, right_text, left_text, differences.right)),
+            (left, right, _differing(left, *texts, found.left)),
+            (right, left, _differing(right, *texts[::-1], found.right)),
         ]
     return _template().render(
         comparison=comparison,
         left=left,
         right=right,
-        rows=list(zip(passages, excerpts, left.text.ranges, right.text.ranges, strict=True)),
-        pairs=[] if aligned is None else _pairs(aligned.pairs, left_text, right_text),
-        attended=_pairs(comparison.attended_blocks or (), left_text, right_text),
+        passages=list(
+            zip(passages, excerpts, *ranges, draw_ribbons(*texts, passages), strict=True)
+        ),
+        pairs=[] if aligned is None else _pairs(aligned.pairs, *texts),
+        attended=_pairs(comparison.attended_blocks or (), *texts),
         differing=differing,
         counts=Counter(passage.kind for passage in passages),
-        ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores),
+        section_scores=comparison.section_scores.tolist(),
+        rows=draw_axis(len(left.sections)),
+        columns=draw_axis(len(right.sections)),
     )
 
 
@@ -136,6 +151,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda share: percent(share).replace(" ", "\N{NO-BREAK SPACE}")
+    environment.filters["shade"] = shade_of
     environment.globals.update(
         kind_classes=KIND_CLASSES,
         kinds=_KINDS,
@@ -155,22 +171,16 @@ def _finalize(value: object) -> object:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _side(
-    name: Side,
-    title: str,
-    text: str,
-    passages: Sequence[AlignedPassage],
-    sections: tuple[Section, ...],
-    coverage: float,
-) -> ReportSide:
-    marks = [(getattr(passage, name), passage.kind) for passage in passages]
+def _side(name: Side, title: str, text: str, comparison: Comparison) -> ReportSide:
+    marks = [(getattr(passage, name), passage.kind) for passage in comparison.passages]
+    sections = getattr(comparison, f"{name}_sections")
     return ReportSide(
         name=name,
         title=title.strip() or f"{name.capitalize()} text",
         mention=title.strip() or f"the {name} text",
         text=mark_text(text, name, marks, sections),
         words=len(text.split()),
-        coverage=coverage,
+        coverage=getattr(comparison, f"{name}_coverage"),
         sections=sections,
     )
 
@@ -237,3 +247,65 @@ def _style() -> str:
 @cache
 def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The rows or the columns of the matrix; all lengths in pixels.
+
+    Attributes:
+        cell: the length of a cell along the axis.
+        length: of the axis.
+        labels: the number of a section, from 1, and its middle: as many as there is room for.
+    """
+
+    cell: int
+    length: int
+    labels: list[tuple[int, float]]
+
+
+def draw_axis(sections: int) -> Axis:
+    """Lay out the sections of one text."""
+    cell = min(max((_ROOM - MARGIN) // sections, _SMALLEST), _LARGEST)
+    shown = range(0, sections, -(-_LABEL_LINE // cell))
+    return Axis(cell, cell * sections, [(n + 1, (n + 0.5) * cell) for n in shown])
+
+
+def shade_of(score: float) -> int:
+    """Return the shade of a cosine, 0 to SHADES - 1: equal steps from 0 to 1."""
+    return int(np.clip(score * SHADES, 0, SHADES - 1))
+
+
+def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> list[str]:
+    """Return the outline of a ribbon from each passage on the left to its match on the right.
+
+    It is an SVG path in a box 100 wide and HEIGHT high, to which each text is scaled.
+    """
+    left_extents = _extents(left, [passage.left for passage in passages])
+    right_extents = _extents(right, [passage.right for passage in passages])
+    both = np.hstack([left_extents, right_extents])
+    return [_outline(*extents) for extents in both.tolist()]
+
+
+def _extents(text: str, spans: Sequence[Span]) -> Int64:
+    """Return where spans begin and end on the map, Int64[P, 2].
+
+    The height of a character is given by the lines before it, including wrapped ones.
+    """
+    lengths = np.array([len(line) for line in text.split("\n")])
+    starts = np.concatenate([[0], np.cumsum(lengths + 1)])
+    rows = np.concatenate([[0], np.cumsum(1 + lengths // _PAGE_LINE)])
+    positions = np.array(spans, dtype=np.float64).reshape(-1, 2)
+    heights = np.interp(positions, starts, rows * HEIGHT / rows[-1])
+    extents: Int64 = heights.round().astype(np.int64)
+    extents[:, 0] = np.minimum(extents[:, 0], HEIGHT - _SHORTEST)
+    extents[:, 1] = np.maximum(extents[:, 1], extents[:, 0] + _SHORTEST)
+    return extents
+
+
+def _outline(left_top: int, left_end: int, right_top: int, right_end: int) -> str:
+    """Return a band that curves from left to right and meets both edges at a right angle."""
+    return (
+        f"M0 {left_top}H9C50 {left_top} 50 {right_top} 91 {right_top}H100"
+        f"V{right_end}H91C50 {right_end} 50 {left_end} 9 {left_end}H0Z"
+    )

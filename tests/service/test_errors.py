@@ -1,29 +1,37 @@
 """The error trees: each class is described, and each has its HTTP status."""
 
-import inspect
-from types import ModuleType
+import errno
 
-from encoder import errors as encoder_errors
+import pytest
+
+from encoder.errors import EmptyTextError, ProviderError
 from index import errors as index_errors
-from service import errors as service_errors
-from service.errors import PROBLEM_TYPES
-from service.problem_responses import problem_of
-
-MODULES = (encoder_errors, index_errors, service_errors)
+from service.errors import PROBLEM_TYPES, EncodingFailedError, SettingsError
+from service.problem_responses import service_error
 
 
-def errors_of(module: ModuleType) -> list[type[Exception]]:
-    return [
-        kind
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, Exception) and kind.__module__ == module.__name__
-    ]
-
-
-def test_every_error_has_a_problem_type() -> None:
-    for module in MODULES:
-        for kind in errors_of(module):
-            assert PROBLEM_TYPES[problem_of(kind).name] is problem_of(kind), kind
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (EmptyTextError(), "invalid-input"),
+        (index_errors.DocumentError("title", "is too long"), "invalid-input"),
+        (index_errors.LexicalIndexNotReadyError(), "not-ready"),
+        (index_errors.EngineError("qdrant", "refuses"), "engine-failed"),
+        (index_errors.DatabaseFailedError("postgresql", "is away"), "storage-failed"),
+        (index_errors.StorageFullError("data", "no room"), "storage-full"),
+        (OSError(errno.ENOSPC, "no room"), "storage-full"),
+        (index_errors.DamagedDocumentError("store", "bees", "text"), "document-damaged"),
+        (index_errors.SnapshotError("is changed"), "internal-error"),
+        (ProviderError("none"), "internal-error"),
+        (SettingsError("a secret"), "internal-error"),
+        (EncodingFailedError(), "encoding-failed"),
+        (ValueError("a text"), "internal-error"),
+    ],
+)
+def test_every_error_becomes_a_problem(error: Exception, name: str) -> None:
+    shown = service_error(error, {})
+    assert shown.problem_type is PROBLEM_TYPES[name]
+    assert ("request_id" in str(shown)) is (name in ("internal-error", "encoding-failed"))
 
 
 def test_problem_types_are_described_and_are_errors() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from encoder.errors import CheckpointError
-from index.search.records import SearchOptions
 from service.encode import RequestText
 from service.engine import unready_because
 from service.errors import SettingsError, ShuttingDownError
-from service.match.logic import MatchOptions, match
+from service.match.logic import match
+from service.match.schemas import MatchRequest
 from service.settings import Settings
 from service.startup import close_engine, open_engine, search_threads
 
@@ -38,7 +38,7 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
             match(
                 engine.default,
                 [RequestText("#/text", "too late")],
-                MatchOptions(search=SearchOptions(top_k=1)),
+                MatchRequest.model_construct(top_k=1),
             )
         )
 

@@ -11,7 +11,6 @@ import pytest
 
 from encoder.blocks import Receipt
 from index.document import Document
-from index.search.records import SearchOptions
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
@@ -20,7 +19,8 @@ from service.documents.logic import index_documents
 from service.encode import RequestText
 from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
-from service.match.logic import MatchOptions, match
+from service.match.logic import match
+from service.match.schemas import MatchRequest
 from service.metrics import Metrics
 from tests.kit.index_fixtures import DIMENSION, unit_vectors
 from tests.kit.waiting import wait_until
@@ -147,7 +147,7 @@ def test_matches_by_vector_are_offered(engine: Engine, monkeypatch: pytest.Monke
         index_documents(engine.default, [Document("a", "Ants live."), Document("b", "Bees live.")])
     )
     for mode, times in [("semantic", 1), ("hybrid", 2), ("lexical", 2)]:
-        wanted = MatchOptions(search=SearchOptions(top_k=1, mode=mode))  # type: ignore[arg-type]
+        wanted = MatchRequest.model_construct(top_k=1, mode=mode)
         [answer] = asyncio.run(match(engine.default, [RequestText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
         assert answer.answer.generation == engine.default.data.index.generation

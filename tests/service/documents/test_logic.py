@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from index.document import Document
-from index.search.records import SearchOptions
 from service.documents.logic import find_document, index_documents
 from service.documents.schemas import IndexResponse
 from service.encode import RequestText
 from service.engine import Engine
 from service.errors import EncodingFailedError
-from service.match.logic import MatchOptions, match
+from service.match.logic import match
+from service.match.schemas import MatchRequest
 from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.service_fixtures import with_parts
@@ -25,7 +25,7 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexResponse:
 
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
-    options = MatchOptions(search=SearchOptions(top_k=1))
+    options = MatchRequest.model_construct(top_k=1)
     (found,) = asyncio.run(match(engine.default, [RequestText("#/text", text)], options))
     return found.answer.hits[0].id, found.answer.hits[0].score
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.embeddings.routes import ALIAS
+from service.embeddings.routes import NAME
 from service.workers.scheduler import EncodeScheduler
 
 PATH = "/v1/embeddings"
@@ -18,7 +18,7 @@ TEXT = "Bees live in hives. Each hive has a queen."
 
 
 def ask(client: Any, given: object, **fields: Any) -> Any:
-    return client.post(PATH, json={"model": ALIAS, "input": given, **fields})
+    return client.post(PATH, json={"model": NAME, "input": given, **fields})
 
 
 def vectors(client: Any, given: object, **fields: Any) -> list[Any]:
@@ -79,7 +79,7 @@ def test_what_is_optional_may_be_null_or_ignored(library: Any) -> None:
 
 def test_the_model_has_two_names(library: Any) -> None:
     name = library.app.state.engine.encoder.checkpoint.name
-    for given in (name, ALIAS):
+    for given in (name, NAME):
         assert ask(library, TEXT, model=given).json()["model"] == name
         assert library.get(f"/v1/models/{given}").json()["id"] == name
     [listed] = library.get("/v1/models").json()["data"]
@@ -115,7 +115,7 @@ def test_a_field_that_is_wrong_is_named(
 ) -> None:
     monkeypatch.setattr(EncodeScheduler, "encode", never)
     if isinstance(body, dict):
-        body = {"model": ALIAS, **body}
+        body = {"model": NAME, **body}
     content, headers = json.dumps(body), {"content-type": "application/json"}
     error = refused(library.post(PATH, content=content, headers=headers), 422, "invalid-input")
     assert error["type"] == "invalid_request_error"
@@ -163,7 +163,7 @@ def test_a_deadline_and_a_full_server_are_obeyed(
     with monkeypatch.context() as patch:
         patch.setattr(EncodeScheduler, "encode", hang)
         late = client.post(
-            PATH, json={"model": ALIAS, "input": "a"}, headers={"X-Request-Timeout-Ms": "50"}
+            PATH, json={"model": NAME, "input": "a"}, headers={"X-Request-Timeout-Ms": "50"}
         )
     assert refused(late, 504, "deadline-passed")["type"] == "server_error"
     with client.app.state.engine.admission.admit():

@@ -1,18 +1,17 @@
 """Matching: the right documents, in the right order, and as many as were requested."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from index.document import Document
-from index.search.records import NO_BOUNDS, Bounds, SearchOptions
 from service.documents.logic import index_documents
 from service.encode import Query, RequestText, StoredQuery
 from service.engine import Engine
 from service.errors import OverloadedError
-from service.match.logic import MatchOptions, match
+from service.match.logic import match
 from service.match.retrieve import Matches
+from service.match.schemas import MatchRequest
 from tests.kit.service_fixtures import counted
 
 
@@ -24,11 +23,9 @@ def stored(document_id: str) -> StoredQuery:
     return StoredQuery("#/id", document_id)
 
 
-def ask(
-    engine: Engine, *queries: Query, top_k: int = 10, bounds: Bounds = NO_BOUNDS, **more: Any
-) -> list[Matches]:
-    options = MatchOptions(search=SearchOptions(top_k=top_k, bounds=bounds), **more)
-    return asyncio.run(match(engine.default, queries, options))
+def ask(engine: Engine, *queries: Query, top_k: int = 10) -> list[Matches]:
+    request = MatchRequest.model_construct(top_k=top_k)
+    return asyncio.run(match(engine.default, queries, request))
 
 
 def store(engine: Engine, documents: dict[str, str]) -> None:

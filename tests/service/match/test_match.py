@@ -27,7 +27,7 @@ def test_the_title_of_a_text_counts(library: Any, texts: dict[str, str]) -> None
     content = problem(
         library.post("/match", json={"id": "ants", "title": "Ants"}), 422, "invalid-input"
     )
-    assert "title only together with text" in content["errors"][0]["detail"]
+    assert "title or id, not both" in content["errors"][0]["detail"]
 
 
 def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:

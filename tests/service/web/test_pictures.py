@@ -3,11 +3,10 @@
 import re
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from encoder.comparison.result import AlignedPassage, Span
-from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons, shade_of
+from service.web.report import HEIGHT, SHADES, draw_axis, draw_ribbons, shade_of
 
 
 def corners(path: str) -> tuple[int, int, int, int]:
@@ -21,9 +20,8 @@ def corners(path: str) -> tuple[int, int, int, int]:
 
 def ribbon(left: str, right: str, *spans: tuple[int, int]) -> tuple[int, int, int, int]:
     passage = AlignedPassage(Span(*spans[0]), Span(*spans[1]), 0.5, "similar")
-    [ribbon] = draw_ribbons(left, right, [passage])
-    assert ribbon.kind == "s"
-    return corners(ribbon.path)
+    [path] = draw_ribbons(left, right, [passage])
+    return corners(path)
 
 
 def test_a_ribbon_is_as_high_as_its_share_of_the_lines() -> None:
@@ -50,21 +48,10 @@ def test_shades_are_equal_steps_from_zero_to_one(score: float, shade: int) -> No
     assert shade_of(score) == shade
 
 
-def test_a_cell_for_each_pair_in_its_row_and_column() -> None:
-    scores = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], dtype=np.float32)
-    picture = draw_matrix(scores)
-    assert [cell.shade for cell in picture.cells] == [1, 2, 3, 4, 5, 6]
-    last = picture.cells[-1]
-    assert last.x + picture.columns.cell == picture.columns.length
-    assert last.y + picture.rows.cell == picture.rows.length
-    assert [label.number for label in picture.columns.labels] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (12, 12), (60, 2), (200, 200)])
-def test_pictures_of_any_shape_fit_and_their_labels_do_not_touch(shape: tuple[int, int]) -> None:
-    picture = draw_matrix(np.zeros(shape, dtype=np.float32))
-    for sections, axis in zip(shape, (picture.rows, picture.columns), strict=True):
-        assert 0 < axis.length <= (600 if sections == 200 else 280)
-        middles = [label.middle for label in axis.labels]
-        assert middles
-        assert all(below - above >= 13 for above, below in pairwise(middles))
+@pytest.mark.parametrize("sections", [1, 2, 3, 12, 40, 60, 200])
+def test_an_axis_of_any_length_fits_and_its_labels_do_not_touch(sections: int) -> None:
+    axis = draw_axis(sections)
+    assert axis.length == sections * axis.cell <= (600 if sections == 200 else 280)
+    numbers, middles = zip(*axis.labels, strict=True)
+    assert [(number - 0.5) * axis.cell for number in numbers] == list(middles)
+    assert all(below - above >= 13 for above, below in pairwise(middles))

@@ -53,7 +53,9 @@ def test_the_figures_are_there(soup: BeautifulSoup) -> None:
     assert "31% of the words are shared." in [li.get_text() for li in soup.select(".evidence li")]
     legend = [item.get_text() for item in soup.select(".legend li")]
     assert legend == ["word for word 2", "in other words 1", "similar 1"]
-    assert len(soup.select("#matrix g rect")) == 4
+    cells = [(cell["class"], cell["x"], cell["y"]) for cell in soup.select("#matrix g rect")]
+    assert [(x, y) for _, x, y in cells] == [("0", "0"), ("28", "0"), ("0", "28"), ("28", "28")]
+    assert cells[0][0] == ["h9"]  # of 0.91
     assert len(soup.select("#section-table td")) == 5
     assert len(soup.select("#passages li")) == 4
 
