@@ -52,7 +52,7 @@ ENCODER_FAULTS: dict[str, tuple[str, str, Raise]] = {
     "inputs of the document graph": ("encoder._graphs.document", "run", refuse_inputs),
     "memory of the block graph": ("encoder._graphs.block", "run", run_out_of_memory),
     "memory of the document graph": ("encoder._graphs.document", "run", run_out_of_memory),
-    "memory of the tokenizer": ("tokenizer", "_tokenise", run_out_of_memory),
+    "memory of the tokenizer": ("encoder.read", "_tokenise", run_out_of_memory),
     "memory of a worker after a call": ("metrics.encoded_blocks", "inc", run_out_of_memory),
     "memory of the queue": ("scheduler.queue", "store_vectors", run_out_of_memory),
 }
