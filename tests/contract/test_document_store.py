@@ -158,6 +158,7 @@ def test_the_log_leads_from_any_age_to_the_present(
         assert changes.changed == sorted(now_of(living) - then)
         assert then - now_of(living) == then & set(changes.removed)
         assert not now_of(living) & set(changes.removed)
+    store.close()  # there are a hundred examples, and PostgreSQL has a hundred connections
 
 
 def now_of(living: dict[int, set[int]]) -> set[int]:
