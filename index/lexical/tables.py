@@ -3,7 +3,7 @@
 terms           every term, under an id that is never given again
 pending         documents whose terms are still to be counted
 document_terms  of each document that came, went or was counted again since the segments were
-                published, its terms with their counts; NULL where it went
+                published, its terms with their counts and a CRC-32; NULL where it went
 words           one row, see `WordsState`, and the manifest of the published segments
 
 Each function works inside a transaction.
@@ -12,6 +12,7 @@ Each function works inside a transaction.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ DocumentTerms = tuple[UInt32, UInt16]
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
 _BYTES_A_TERM = 6
+_BYTES_OF_CHECKSUM = 4
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -70,7 +72,7 @@ WORDS_FILE = "words.sqlite3"
 WORDS = DatabaseFormat(
     "words",
     application_id=0x4C4D5744,
-    version=4,
+    version=5,
     schema="""
 CREATE TABLE pending (vector_id INTEGER PRIMARY KEY);
 CREATE TABLE terms (term_id INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
@@ -234,7 +236,15 @@ def find_term_ids(connection: Connection, terms: Iterable[str]) -> dict[str, int
 
 def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
     table = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+    content = table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+    return content + crc32(content).to_bytes(_BYTES_OF_CHECKSUM, "little")
+
+
+def _unpack(terms: bytes) -> bytes:
+    content, checksum = terms[:-_BYTES_OF_CHECKSUM], terms[-_BYTES_OF_CHECKSUM:]
+    if crc32(content) != int.from_bytes(checksum, "little"):
+        raise ValueError("the terms of a document are damaged")
+    return content
 
 
 def _ids(rows: Sequence[tuple[int, bytes | None]]) -> Int64:
@@ -242,7 +252,7 @@ def _ids(rows: Sequence[tuple[int, bytes | None]]) -> Int64:
 
 
 def _join(rows: Sequence[tuple[int, bytes | None]]) -> JoinedTerms:
-    present = [(vector_id, terms) for vector_id, terms in rows if terms is not None]
+    present = [(vector_id, _unpack(terms)) for vector_id, terms in rows if terms is not None]
     parts = [(terms, len(terms) // _BYTES_A_TERM) for _, terms in present]
     return JoinedTerms(
         _ids(present),

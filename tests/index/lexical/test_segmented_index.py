@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -258,6 +259,21 @@ def test_a_damaged_file_is_rebuilt(
     with closing(open_store()) as whole:
         assert_says_what_the_texts_say(whole)
         assert whole.lexical.unpublished() == 0
+
+
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_terms_that_are_no_segment_yet_are_checked(
+    published: DocumentStore, open_store: OpenStore, entry: MakeEntry, place: int
+) -> None:
+    published.put([entry("later", "word1 word2")])
+    published.close()
+    with closing(sqlite3.connect(published.lexical.path)) as file, file:
+        ((row, terms),) = file.execute("SELECT rowid, terms FROM document_terms")
+        damaged = bytearray(terms)
+        damaged[place] ^= 64
+        file.execute("UPDATE document_terms SET terms = ? WHERE rowid = ?", (damaged, row))
+    with closing(open_store()) as again:
+        assert_says_what_the_texts_say(again)
 
 
 def test_segments_of_another_file(
