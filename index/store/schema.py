@@ -25,7 +25,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=9,
+    version=10,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
