@@ -86,7 +86,7 @@ def _count(scope: Scope, error: Exception) -> None:
 
 
 def service_error(error: Exception, scope: Scope) -> ServiceError:
-    """Return what a client is told of an error: errors of the packages below know no HTTP.
+    """Return what a client learns of an error: errors of the packages below know no HTTP.
 
     It is an InternalError for all that is no matter of the client.
     """

@@ -5,7 +5,7 @@ are translated here: the marks of parameters, lists of ids in JSON, one aggregat
 index of PostgreSQL could not hold at its full length.
 
 A writing transaction holds a lock of its schema from its first statement to its commit, which
-PostgreSQL lets go after the commit is visible: whoever sees change n + 1 sees change n, and vector
+PostgreSQL lets go after the commit is visible: who sees change n + 1 sees change n, and vector
 ids come in the order of the changes, with any number of servers. A reading one sees one state.
 """
 
