@@ -28,9 +28,9 @@ fast: $(VENV)/testing
 # that measure time come after them, one after another. A process that takes ten minutes for one
 # test shows where it waits, and ends; in a sweep a test may.
 index := tests/index tests/encoder tests/evaluation
-training := tests/training tests/contract
-commands := tests/service/cli
-processes := tests/reliability tests/clients tests/e2e
+training := tests/training tests/contract tests/clients
+commands := tests/service/cli tests/e2e
+processes := tests/reliability
 browser := tests/browser tests/deploy
 service := tests $(addprefix --ignore=,$(index) $(training) $(commands) $(processes) $(browser))
 PARTS := tests-processes tests-training tests-commands tests-index tests-service tests-browser

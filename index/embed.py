@@ -1,4 +1,4 @@
-"""Vectors of a corpus without an index: `longmatch embed` and the input of evaluations."""
+"""Vectors of a corpus without an index: `longmatch lab embed` and the input of evaluations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

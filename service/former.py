@@ -13,6 +13,9 @@ FORMER_COMMANDS: Mapping[str, str] = {
     "make-corpus": "is gone: longmatch lab train reads a folder of a corpus, docs/training.md",
     "train-reranker": "is now longmatch lab train, with a recipe of a reranker",
     "create-reranker": "is now longmatch lab create-checkpoint, with a recipe of a reranker",
+    "watch": "is now longmatch index FOLDER --watch",
+    "embed": "is now longmatch lab embed",
+    "calibrate": "is gone: longmatch index and a server measure the scores of random pairs",
     "bench": "is now python -m benchmarks.models, in the repository",
     "migrate": "is gone: export the documents with GET /documents and index them again",
 }

@@ -229,7 +229,7 @@ class BoundsBody(BodyModel):
     )
     max_false_positive_rate: Share | None = optional(
         "No document whose score a larger share of random pairs of the corpus reaches; refused "
-        "where that was not measured: fewer than 100 documents, or `longmatch calibrate`."
+        "where that was not measured: fewer than 100 documents, or not yet."
     )
 
     @property

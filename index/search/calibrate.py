@@ -37,9 +37,10 @@ from index.search.score import CorpusFusion, LinearFusion, read_fusion, still_va
 
 # Why a data directory has no measurement that holds.
 TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
-UNMEASURED = "not measured yet: run longmatch calibrate"
-DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
-OTHER_RULE = "measured with another rule: run longmatch calibrate"
+_BY_ITSELF = "longmatch index and a server measure it"
+UNMEASURED = f"not measured yet: {_BY_ITSELF}"
+DAMAGED = f"measurement damaged or of another checkpoint: {_BY_ITSELF} again"
+OTHER_RULE = f"measured with another rule: {_BY_ITSELF} again"
 NO_MAP = "the encoder has no calibration of such scores"
 # By chance so many documents score as high as one that does not match: as many as an answer has by
 # default. The least sum of both kinds of error on nine corpora, docs/results/calibration.md.

@@ -1,4 +1,4 @@
-"""Commands that read a corpus or a document: index, watch, match, families, embed, demo."""
+"""Commands that read a corpus or a document: index, match, families, demo."""
 
 import math
 import signal
@@ -23,7 +23,6 @@ from index.directory.data_directory import SKIPPED_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoding import EncoderOrder, open_encoders
 from index.document import printable
-from index.embed import embed_corpus, write_embedded_corpus
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
 from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
@@ -127,6 +126,12 @@ def index(
         bool,
         typer.Option("--prune", help="Remove the documents whose files in the folder are gone."),
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Then index what changes in the folder, until Ctrl-C or SIGTERM."
+        ),
+    ] = False,
     encoder: options.EncoderOption = None,
     precision: options.PrecisionOption = None,
     provider: options.ProviderOption = None,
@@ -153,10 +158,18 @@ def index(
     source = _corpus_of(corpus, query, follow_links=follow_links)
     opening.check_corpus(source)
     checks.output_folder(data, "--data")
+    if watch and (cluster or not isinstance(source, Path) or not source.is_dir()):
+        raise OptionError("--watch", "is for a folder, without --follow-links and --on ray")
+    if watch and Path(corpus).resolve().is_relative_to(data.resolve()):
+        raise OptionError("--data", f"{data}: the folder to watch lies in it")
     here = None if cluster else provider  # which ones there are elsewhere is another question
     checkpoint = opening.find_checkpoint(
         encoder, precision, here, data=data, reading_share=reading_share
     )
+    if watch:
+        encode = encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
+        _watch(Path(corpus), data, encode, checkpoint, prune=prune)
+        return
     opening.check_some_document(source)
     with (
         resumable(),
@@ -168,35 +181,22 @@ def index(
     raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
 
 
-def watch(
-    folder: Annotated[Path, typer.Argument(help="A folder of files.")],
-    data: options.DataOption = options.DEFAULT_DATA,
-    encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
-    provider: options.ProviderOption = None,
-    threads: options.ThreadsOption = None,
+def _watch(
+    folder: Path, data: Path, encode: BatchEncoder, checkpoint: Checkpoint, *, prune: bool
 ) -> None:
-    """Index a folder with --prune, and again whenever its files change, until Ctrl-C or SIGTERM.
+    """Index a folder, and again what changes in it, until Ctrl-C or SIGTERM.
 
     The index is open while it is brought up to date: between, commands and a server may use it, and
     as long as these write, the changes wait.
     """
-    if not folder.is_dir():
-        raise OptionError("FOLDER", f"{folder}: is not a folder")
-    opening.check_corpus(folder, "FOLDER")
-    checks.output_folder(data, "--data")
     whole = FolderPart(folder.resolve())
-    if whole.path.is_relative_to(data.resolve()):
-        raise OptionError("--data", f"{data}: the folder to watch lies in it")
-    checkpoint = opening.find_checkpoint(encoder, precision, provider, data=data)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        encode = encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
         report: Path | None = data / SKIPPED_FILE
         for part in _changes_of(whole.path, data.resolve()):
             if next(file_names(whole), None):
                 with _opened_when_free(data, checkpoint) as directory:
-                    _bring_up_to_date(directory, part, encode, checkpoint, report, prune=True)
+                    _bring_up_to_date(directory, part, encode, checkpoint, report, prune=prune)
             else:  # a disk that is not mounted looks like this, too
                 console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
             report = None  # it keeps what the first pass over the whole folder skipped
@@ -339,24 +339,6 @@ def match(
     encoded = receipt.tokens_encoded
     encoded_part = f", encoded {encoded}" if encoded < receipt.tokens_read else ""
     console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens{encoded_part}")
-
-
-def embed(
-    corpus: options.CorpusArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
-    reading_share: options.ReadingShareOption = None,
-    encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
-) -> None:
-    """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
-    opening.check_corpus(corpus)
-    checks.output_file(output)
-    loaded = load(encoder, precision, reading_share=reading_share)
-    with show_progress(console) as progress:
-        embedded = embed_corpus(corpus, loaded, progress)
-    write_embedded_corpus(output, embedded)
-    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
-    raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
 
 
 def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
+from encoder.calibration import Calibration, KindCalibration, write_calibration
 from encoder.checkpoint import PRECISIONS, Checkpoint, read_weights
 from encoder.errors import QualityError
 from encoder.reranker.checkpoint import (
@@ -15,6 +17,7 @@ from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
     load_reranker_checkpoint,
 )
+from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from evaluation.judgements import read_pairs, read_qrels, read_splits
 from evaluation.quality_gate import (
     DOCUMENTS,
@@ -24,12 +27,13 @@ from evaluation.quality_gate import (
     sample_corpus,
     sample_stdlib,
 )
+from index.embed import embed_corpus, write_embedded_corpus
 from index.optional_dependencies import require_extra
+from index.search.records import Mode
 from service.cli import checks, opening, options
-from service.cli.calibration import fit_calibration
 from service.cli.checks import OptionError, read_option
 from service.cli.opening import load
-from service.cli.options import console, resumable, say
+from service.cli.options import INPUT_SKIPPED, OK, console, results, resumable, say
 from service.cli.progress import show_progress, show_training
 from service.cli.tune import check_enough, open_store, read_judged
 from training.data.corpus import describe
@@ -211,7 +215,68 @@ def train(
         ) from error
 
 
-lab.command("fit-calibration")(fit_calibration)
+@lab.command("fit-calibration")
+def fit_calibration(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint directory to write into.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="A folder of folders with corpus.jsonl.gz, qrels.tsv and splits.tsv each."
+        ),
+    ],
+    blocks: Annotated[
+        Path, typer.Option(help="A folder that keeps their block vectors; made if it is missing.")
+    ],
+) -> None:
+    """Fit match probabilities to judged corpora and write them into a checkpoint.
+
+    For every mode, to queries of split valid: their relevant documents, and as many drawn at
+    random. Each corpus counts the same. Use corpora that the checkpoint was not trained on, the
+    more the better; the printed errors are each of a map that was fitted without the corpus.
+    """
+    require_extra("evaluate", "lab fit-calibration", "sklearn")
+    known = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
+    checks.output_folder(checkpoint, "CHECKPOINT")
+    folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
+    if len(folders) < 2:
+        raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
+    encoder = load(str(known.directory))
+    scored: list[Mapping[Mode, ScoredPairs]] = []
+    for folder in folders:
+        with show_progress(console) as progress:
+            scored.append(read_scored_pairs(folder, blocks / folder.name, encoder, progress)[2])
+    fitted: dict[str, KindCalibration] = {
+        mode: fit_kind([pairs[mode] for pairs in scored]) for mode in scored[0]
+    }
+    calibration = Calibration(known.fingerprint, fitted)
+    write_calibration(known, calibration)
+    names = [folder.name for folder in folders]
+    table = Table("error without the corpus", *names, "all", "of a perfect map", box=None)
+    for mode, kind in fitted.items():
+        errors = [kind.by_corpus[name] for name in names]
+        errors += [kind.error.equal_mass, kind.error.equal_mass_of_perfect]
+        table.add_row(mode, *(f"{error:.3f}" for error in errors))
+    results.print(table)
+    console.print(f"{checkpoint}: calibration {calibration.version}")
+
+
+@lab.command()
+def embed(
+    corpus: options.CorpusArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
+    reading_share: options.ReadingShareOption = None,
+    encoder: options.EncoderOption = None,
+    precision: options.PrecisionOption = None,
+) -> None:
+    """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
+    opening.check_corpus(corpus)
+    checks.output_file(output)
+    loaded = load(encoder, precision, reading_share=reading_share)
+    with show_progress(console) as progress:
+        embedded = embed_corpus(corpus, loaded, progress)
+    write_embedded_corpus(output, embedded)
+    console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
+    raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
 
 
 @lab.command()

@@ -23,16 +23,13 @@ from service.threads import cap_malloc_threshold
 # Each command or group by its name, and where it is.
 _PLACES: Mapping[str, str] = {
     "index": "service.cli.corpora:index",
-    "watch": "service.cli.corpora:watch",
     "delete": "service.cli.data:delete",
     "serve": "service.cli.serve:serve",
     "match": "service.cli.corpora:match",
     "compare": "service.cli.compare:compare",
     "families": "service.cli.corpora:families",
     "pairs": "service.cli.pairs:pairs",
-    "embed": "service.cli.corpora:embed",
     "evaluate": "service.cli.evaluate:evaluate",
-    "calibrate": "service.cli.calibration:calibrate",
     "tune": "service.cli.tune:tune",
     "snapshot": "service.cli.data:snapshot",
     "restore": "service.cli.data:restore",

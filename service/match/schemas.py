@@ -248,7 +248,7 @@ class MatchBody(BaseModel):
     )
     false_positive_rate: float | None = nullable(
         "Share of random pairs of the corpus that score as high; null where that was not measured: "
-        "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
+        "fewer than 100 documents, or not yet; and with `like`."
     )
     relevant: bool | None = nullable(
         "Whether the score rises above the level of chance: at most "

@@ -1,4 +1,4 @@
-"""longmatch calibrate and longmatch lab fit-calibration, as they are typed."""
+"""What longmatch index measures of scores, and longmatch lab fit-calibration."""
 
 import gzip
 import json
@@ -8,50 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from encoder.blocks import Receipt
 from encoder.calibration import Calibration, read_calibration
 from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import open_data_directory
-from index.document import Document
 from index.search.calibrate import TOO_FEW
 from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.search.score import ChannelWeights, read_fusion, write_fusion
-from index.store.records import EncodedDocument
 from tests.kit.calibrations import MODES
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines
-
-DIMENSION = 32
-
-
-def vectors_of(count: int) -> Any:
-    """Return unit vectors in pairs: rows 2n and 2n + 1 are close."""
-    random = np.random.default_rng(2)
-    middles = random.normal(size=(count // 2, DIMENSION)).repeat(2, axis=0)
-    vectors = middles + 0.8 * random.normal(size=middles.shape)
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def text_of(row: int) -> str:
     """Return a text; those of rows 2n and 2n + 1 share most words."""
     return f"pair{row // 2} both{row // 2} part{row % 5} and {row % 9} of {row % 11}"
-
-
-def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
-    opened = load_checkpoint(checkpoint)
-    directory = open_data_directory(
-        data, fingerprint=opened.fingerprint, dimension=opened.dimension
-    )
-    directory.store.put(
-        [
-            EncodedDocument(Document(str(row), text_of(row)), vector, Receipt(2, 2, 1, 0, 2))
-            for row, vector in enumerate(vectors_of(count))
-        ]
-    )
-    directory.close()
 
 
 def texts_of(folder: Path, count: int = 200) -> Path:
@@ -98,42 +69,6 @@ def fitted(checkpoint: Path) -> Calibration:
     return calibration
 
 
-def test_calibrate_writes_and_prints_the_thresholds(
-    longmatch: Run, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    store_vectors(data, tiny_checkpoint, 250)
-    status, out, _ = longmatch("calibrate", "--data", data, "--json")
-    assert status == 0
-    report = json.loads(out)
-    assert report["documents"] == 250
-    assert report["pairs"] == 250 * 249 // 2
-    assert 0.01 in [kind["false_positive_rate"] for kind in report["kinds"]["hybrid"]]
-    opened = load_checkpoint(tiny_checkpoint)
-    read = CorpusCalibration.read(data, opened.fingerprint)
-    assert read is not None
-    assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
-    assert {kind.pairs for kind in read.kinds.values()} == {report["pairs"]}
-    assert read.rule == read_fusion(opened).resolve(read.statistics)
-    status, out, err = longmatch("calibrate", "--data", data)
-    assert status == 0
-    assert "3 %" in out
-    assert all(kind in out for kind in ("semantic", "lexical", "hybrid"))
-    assert str(data / CALIBRATION_FILE) in err
-
-
-def test_calibrate_refuses_what_it_cannot_tell(
-    longmatch: Run, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    assert "no data directory" in longmatch("calibrate", "--data", data)[2]
-    store_vectors(data, tiny_checkpoint, 2)
-    status, _, err = longmatch("calibrate", "--data", data)
-    assert status == 2
-    assert "2 documents are too few" in err
-    assert not (data / CALIBRATION_FILE).exists()
-
-
 def test_index_measures_from_100_documents_on(
     longmatch: Run, fit: Fit, copy: Path, tmp_path: Path
 ) -> None:
@@ -155,6 +90,10 @@ def test_index_measures_from_100_documents_on(
     texts_of(tmp_path, 100)
     enough = matched()
     content = json.loads(calibration.read_text())
+    read = CorpusCalibration.read(calibration.parent, load_checkpoint(copy).fingerprint)
+    assert read is not None
+    assert set(read.kinds) == set(MODES)
+    assert {kind.pairs for kind in read.kinds.values()} == {100 * 99 // 2}
     assert content["statistics"]["documents"] == 100
     assert enough["calibration"] == f"{fitted(copy).version}+{content['version']}"
     assert {match["id"] for match in enough["matches"][:2]} == {"40", "41"}

@@ -60,7 +60,7 @@ def test_a_folder_is_watched(
     longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
     log = tmp_path / "log"
-    arguments = ["watch", str(corpus), "--data", str(tmp_path / "data")]
+    arguments = ["index", str(corpus), "--watch", "--prune", "--data", str(tmp_path / "data")]
     with log.open("wb") as output:
         process = fork(BEGINNING, arguments, environment(tiny_checkpoint), output, output)
     try:
@@ -137,7 +137,7 @@ def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     vectors = {}
     for precision in ("int8", "fp32"):
         file = tmp_path / f"{precision}.npz"
-        assert longmatch("embed", corpus, "-o", file, "--precision", precision).status == 0
+        assert longmatch("lab", "embed", corpus, "-o", file, "--precision", precision).status == 0
         with np.load(file) as arrays:
             assert arrays["ids"].tolist() == ["deep/music.txt", "page.html", "rivers.md"]
             vectors[precision] = arrays["vectors"]

@@ -12,10 +12,11 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.directory import data_directory
-from index.search.calibrate import open_scoring
+from index.search.calibrate import LiveScoring, open_scoring
 from index.search.score import CorpusFusion, LinearFusion
 from index.store.schema import read_space
 from service.cli import tune as command
+from service.cli.opening import opened
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.startup import close_engine, open_engine
 from service.state import open_state
@@ -56,6 +57,13 @@ def used(data: Path, checkpoint: Path) -> LinearFusion:
     return open_scoring(load_checkpoint(checkpoint), data).fusion
 
 
+def measure(data: Path, checkpoint: Path) -> None:
+    """Measure what random pairs score, as `longmatch index` does."""
+    loaded = load_checkpoint(checkpoint)
+    with opened(data, loaded) as directory:
+        assert LiveScoring(loaded, directory).measure()
+
+
 def files(data: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in data.glob("*.json")}
 
@@ -73,7 +81,7 @@ def test_better_weights_are_adopted_and_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, make_settings: MakeSettings
 ) -> None:
     use(data, tiny_checkpoint, BLIND)
-    assert longmatch("calibrate").status == 0
+    measure(data, tiny_checkpoint)
     running = open_engine(make_settings(data=data))
     try:
         answer = longmatch("tune", data, "--json")
@@ -198,7 +206,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
 ) -> None:
     monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     use(data, tiny_checkpoint, BLIND)
-    assert longmatch("calibrate").status == 0
+    measure(data, tiny_checkpoint)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

@@ -212,7 +212,7 @@ def test_train_then_serve(
         assert 0 < report["search"]["after"]["hybrid"] <= 1
         assert "Search, nDCG@10 of" in answer.err
     vectors = tmp_path / "v.npz"
-    embedded = longmatch("embed", corpus, "-o", vectors, "--encoder", tmp_path / "t")
+    embedded = longmatch("lab", "embed", corpus, "-o", vectors, "--encoder", tmp_path / "t")
     assert embedded.status == 0, embedded.err
 
 
@@ -292,7 +292,7 @@ def test_each_architecture_is_trained_and_served(
     kind = re.findall('kind = "(.*)"', sections)[-1]
     assert f'"loss.{kind}"' in (output / "training" / "curve.jsonl").read_text()
     vectors = tmp_path / "v.npz"
-    assert longmatch("embed", corpus, "-o", vectors, "--encoder", output).status == 0
+    assert longmatch("lab", "embed", corpus, "-o", vectors, "--encoder", output).status == 0
     with np.load(vectors) as arrays:
         assert arrays["vectors"].shape == (24, trained.dimension)
     assert longmatch("index", corpus, "--encoder", output).status == 0
