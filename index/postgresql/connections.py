@@ -204,8 +204,10 @@ class PostgreSQLConnections:
         """Return the rows of one statement, which needs no transaction to see one state."""
         with self._named():
             connection, found = self._begun(statement, values)
-            rows: list[tuple[Any, ...]] = found.fetchall()
-            self._give_back(connection)
+            try:
+                rows: list[tuple[Any, ...]] = found.fetchall()
+            finally:
+                self._give_back(connection)
             return rows
 
     @contextmanager

@@ -78,8 +78,9 @@ def test_every_panel_shows_data_of_a_server_under_load(
         page.goto(server.url)
         page.wait_for_selector("#index-summary >> text=/document/")
         time.sleep(300 if tier.sweep else WATCH_SECONDS)
-        assert empty_queries(prometheus, drawn) == []
-        assert panels_without_numbers(prometheus, drawn) == []
+        # A panel is empty for a moment where a busy machine has just sent no request of its kind.
+        wait_until(lambda: not empty_queries(prometheus, drawn), drawn)
+        wait_until(lambda: not panels_without_numbers(prometheus, drawn), drawn)
         assert prometheus.firing() == NOTHING
         assert set(load.statuses) <= {200, 202}
         page.close()

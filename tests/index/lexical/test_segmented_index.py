@@ -276,6 +276,18 @@ def test_terms_that_are_no_segment_yet_are_checked(
         assert_says_what_the_texts_say(again)
 
 
+@pytest.mark.parametrize("damage", ["term = x'00'", f"term_id = {2**60}"])
+def test_a_flipped_bit_of_a_term_is_damage(
+    published: DocumentStore, open_store: OpenStore, entry: MakeEntry, damage: str
+) -> None:
+    published.put([entry("later", "word1 unheard")])
+    published.close()
+    with closing(sqlite3.connect(published.lexical.path)) as file, file:
+        file.execute(f"UPDATE terms SET {damage} WHERE term = 'unheard'")
+    with closing(open_store()) as again:
+        assert_says_what_the_texts_say(again)
+
+
 def test_segments_of_another_file(
     published: DocumentStore, open_store: OpenStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
