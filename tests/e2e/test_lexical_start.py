@@ -16,7 +16,9 @@ MUSIC = "A sonata has three movements. The second of them is slow. " * 5
 # `longmatch` on a collection so large that the copy takes until the file "made" is there.
 SLOW = """
 import sys, time, pathlib
+import index.followers
 import index.lexical.segmented_index as segmented
+index.followers.AT_OPENING = 0
 made, write_terms = pathlib.Path(sys.argv.pop(1)), segmented.write_terms
 def slow(*arguments):
     while not made.exists():

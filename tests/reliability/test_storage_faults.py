@@ -121,6 +121,8 @@ def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> Non
         assert stored(client) == set()
     assert number > 5
     assert stored(client) == set(NEW)
+    lexical = {"text": RIVER, "mode": "lexical"}  # the words, whose file had no room, follow
+    assert client.post("/match", json=lexical).is_success
     sound(client)
 
 

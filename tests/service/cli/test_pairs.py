@@ -59,5 +59,5 @@ def test_an_interrupted_run_goes_on_and_writes_the_same(
 def test_bounds_are_needed_and_must_be_calibrated(pairs: Run) -> None:
     assert "--min-score: give this" in pairs().err
     assert re.search(
-        "--max-false-positive-rate: .*calibrate", pairs("--max-false-positive-rate", 0.1).err
+        "--max-false-positive-rate: .*not measured", pairs("--max-false-positive-rate", 0.1).err
     )
