@@ -99,7 +99,7 @@ async def post_feedback(
     """Keep one verdict for a query and a document; a later one replaces it.
 
     The same request may be repeated. Nothing changes at once: `longmatch tune` and `longmatch
-    train` learn from it. Deleting a document deletes the feedback on it.
+    lab train` learn from it. Deleting a document deletes the feedback on it.
     """
     query = request.to_query()
     _check(query, request.match, collection.engine.settings.max_text_characters)

@@ -39,10 +39,10 @@ class ReadyResponse(LiveResponse):
     documents: int = Field(description="Documents in the index of the default collection.")
     generation: int = Field(description="Generation of that index.")
     degraded: list[str] = Field(
-        description="What is not well: `redis`, while it is down; `words`, `families` and "
-        "`blocks`, while these files are behind the store; `active_requests`, while no more "
-        "requests are accepted; `storage`, while the disk is full or fails; `collection NAME`, "
-        "while this collection cannot be used."
+        description="What is not well: `engine` and `redis`, while these are down; `words`, "
+        "`families` and `blocks`, while these files are behind the store; `active_requests`, while "
+        "no more requests are accepted; `storage`, while the disk is full or fails; "
+        "`collection NAME`, while this collection cannot be used."
     )
 
 
