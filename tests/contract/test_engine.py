@@ -399,7 +399,11 @@ def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "says"),
-    [("paused", "timed out"), ("read-only", "403: .*write access"), ("full", "answer")],
+    [
+        ("paused", "timed out"),
+        pytest.param("read-only", "403: .*write access", marks=pytest.mark.slow),
+        ("full", "answer"),
+    ],
 )
 def test_what_takes_no_writes_is_named_and_catches_up(
     fault: str,

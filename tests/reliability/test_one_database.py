@@ -155,7 +155,11 @@ def test_changes_are_seen_in_their_order(
 
 
 @pytest.mark.parametrize(
-    "hit", [None, pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGSTOP]
+    "hit",
+    [
+        None,
+        *(pytest.param(hit, marks=pytest.mark.slow) for hit in (signal.SIGKILL, signal.SIGSTOP)),
+    ],
 )
 def test_one_server_at_a_time_makes_a_generation(
     postgresql: PostgreSQLServer,
@@ -316,7 +320,7 @@ class Writes:
         return {name for name, texts in self.allowed.items() if texts != {None}}
 
 
-@pytest.mark.parametrize("engine", ["local", "qdrant"])
+@pytest.mark.parametrize("engine", [pytest.param("local", marks=pytest.mark.slow), "qdrant"])
 def test_nothing_acknowledged_is_lost_or_comes_back(
     postgresql: PostgreSQLServer, engine: str, tiny_checkpoint: Path, tmp_path: Path, tier: Tier
 ) -> None:
