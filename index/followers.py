@@ -351,7 +351,7 @@ class Follower:
     def _noting_damage(self) -> Iterator[None]:
         try:
             yield
-        except (MemoryError, TypeError, ValueError) as error:  # as of a value with a flipped bit
+        except ValueError as error:
             self._behind = self._damaged = True
             raise StoreError(f"{self.path}: {error}") from error
         except StoreError as error:

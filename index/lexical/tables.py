@@ -207,8 +207,15 @@ def read_changed(
 
 
 def read_new_terms(connection: Connection, after: int) -> dict[str, int]:
-    """Return the terms of the ids above `after`."""
-    return dict(connection.execute(_TERMS_AFTER, (after,)))
+    """Return the terms of the ids above `after`.
+
+    Raises:
+        ValueError: a term or an id is none, as after a flipped bit.
+    """
+    found: dict[str, int] = dict(connection.execute(_TERMS_AFTER, (after,)))
+    if not all(isinstance(term, str) for term in found) or max(found.values(), default=0) >= 2**32:
+        raise ValueError("the terms are damaged")
+    return found
 
 
 def read_manifest(connection: Connection) -> str:
