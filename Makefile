@@ -24,9 +24,8 @@ test-all: packages
 fast: $(VENV)/testing
 	$(MAKE) --no-print-directory -j 4 $(filter-out tests-browser tests-processes,$(PARTS)) TIER="--fast --quiet"
 
-# Parts of about equal length, each a process that collects tests of its folders alone. Tests
-# that measure time come after them, one after another. A process that takes ten minutes for one
-# test shows where it waits, and ends; in a sweep a test may.
+# Parts of about equal length, each a process that collects tests of its folders alone. A process
+# that takes ten minutes for one test shows where it waits, and ends; in a sweep a test may.
 index := tests/index tests/encoder tests/evaluation
 training := tests/training tests/contract tests/clients
 commands := tests/service/cli tests/e2e
@@ -37,9 +36,8 @@ PARTS := tests-processes tests-training tests-commands tests-index tests-service
 PYTEST := $(BIN)/python -m pytest $(TIER)
 LIMIT = $(if $(findstring sweep,$(TIER)),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
 $(PARTS): tests-%:
-	$(PYTEST) -m "not serial" $(LIMIT) $($*)
+	$(PYTEST) $(LIMIT) $($*)
 tests: $(PARTS)
-	$(PYTEST) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
 
 packages: $(VENV)/testing
 	tests/kit/system_packages.sh redis-server chromium-headless-shell promtool \

@@ -151,7 +151,6 @@ def test_roles_and_names_are_exposed(show: Show) -> None:
     assert {"main", "status", "mark", "link", "list"} <= {role for role, _ in shown}
 
 
-@pytest.mark.serial
 def test_twenty_thousand_words_and_five_hundred_passages(
     show: Show, by_hand: Make, words: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -402,7 +402,7 @@ def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
     [
         ("paused", "timed out"),
         pytest.param("read-only", "403: .*write access", marks=pytest.mark.slow),
-        ("full", "answer"),
+        pytest.param("full", "answer", marks=pytest.mark.slow),
     ],
 )
 def test_what_takes_no_writes_is_named_and_catches_up(

@@ -104,7 +104,10 @@ def test_requests_beside_a_failed_encoding_are_answered(client: Any, connected: 
 
 
 @pytest.mark.usefixtures("soon")
-@pytest.mark.parametrize("fault", ["block graph", "memory of the document graph"])
+@pytest.mark.parametrize(
+    "fault",
+    ["block graph", pytest.param("memory of the document graph", marks=pytest.mark.slow)],
+)
 def test_a_job_goes_on_after_the_encoder_failed(client: Any, fault: str) -> None:
     call = call_of(client.app.state.engine, fault)
     for number in (1, 2, 5, 1000):

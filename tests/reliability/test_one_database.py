@@ -71,7 +71,7 @@ def found(server: Server, text: str, **other: object) -> list[str]:
     return [match["id"] for match in answer["matches"]]
 
 
-@pytest.mark.parametrize("engine", ["local", "qdrant"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("qdrant", marks=pytest.mark.slow)])
 def test_two_servers_are_one(
     serve: Serve, postgresql: PostgreSQLServer, engine: str, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_tests_programs_and_private_modules_are_not_there(corpus: dict[str, Docu
     assert not [name for name in corpus if re.search(r"(^|\.)_|\.tests?$", name)]
 
 
+@pytest.mark.slow
 def test_the_place_it_runs_in_changes_nothing(
     corpus: dict[str, Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

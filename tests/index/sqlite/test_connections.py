@@ -169,7 +169,7 @@ def test_deleted_space_is_given_back(
     open_store: OpenStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
     store = open_store()
-    names = [f"d{number}" for number in range(60)]
+    names = [f"d{number}" for number in range(15)]
     store.put([entry(name, f"{name} " + "word " * 20_000) for name in names])
     store.delete(names[5:])
     assert sorted(store.find(names)) == ["d0", "d1", "d2", "d3", "d4"]

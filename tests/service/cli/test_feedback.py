@@ -200,6 +200,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
     )
 
 
+@pytest.mark.slow
 @JUDGED
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch

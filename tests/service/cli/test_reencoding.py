@@ -154,7 +154,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
     ("place", "name"),
     [
         pytest.param(command, "run_trial", marks=pytest.mark.slow),
-        (job, "swap_in"),
+        pytest.param(job, "swap_in", marks=pytest.mark.slow),
         pytest.param(shutil, "rmtree", marks=pytest.mark.slow),
     ],
 )

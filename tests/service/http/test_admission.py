@@ -39,7 +39,6 @@ def with_encoder(client: Any, encoder: Any, **settings: Any) -> tuple[Any, Engin
 
 
 @pytest.mark.parametrize("path", ["/match", "/index", "/compare"])
-@pytest.mark.serial
 def test_a_full_service_refuses_before_the_body_is_read(
     client: Any, engine: Engine, path: str
 ) -> None:

@@ -22,7 +22,6 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.serial
 def test_a_failure_costs_one_time_out_and_it_recovers(
     redis: RedisClient, redis_server: Any, failure: str
 ) -> None:
@@ -102,7 +101,6 @@ def wait_until_ready_is(client: Any, status: str, degraded: list[str]) -> None:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.serial
 def test_matches_go_on_and_are_the_same_and_it_recovers(
     client: Any, redis_server: Any, failure: str
 ) -> None:

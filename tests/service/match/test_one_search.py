@@ -119,7 +119,9 @@ def test_both_find_the_same(by_http: Match, by_command: Match) -> None:
             assert by_command(mode=mode, top_k=7, **options) == expected, (mode, options)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", ["hybrid", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:2])]
+)
 def test_documents_that_change_meanwhile_cost_no_place(
     holding: Any, by_http: Match, by_command: Match, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

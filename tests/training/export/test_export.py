@@ -97,6 +97,7 @@ def test_the_section_reader_computes_what_the_model_computes(
     assert np.allclose(attention.sum(1), 1, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_mean_has_no_attention(tiny_colde: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_colde, directory := tmp_path / "colde")
     config = load_model(load_checkpoint(directory)).config
