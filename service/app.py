@@ -27,7 +27,6 @@ from service.ops import routes as ops
 from service.problem_responses import install_error_handlers
 from service.settings import Settings
 from service.standing import routes as standing
-from service.telemetry import TELEMETRY
 from service.text import routes as text
 from service.uploads import routes as uploads
 from service.web import page
@@ -75,7 +74,8 @@ def describe_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry=TELEMETRY,
+        # Metrics and logs are our own, and its logs of errors would have messages.
+        telemetry={"auto_configure": True, "metrics": False, "logs": False},
     )
     for router in (*ROUTERS, page.router, docs_router):
         app.router.routes.extend(router.all_routes)

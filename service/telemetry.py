@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from fastapi.telemetry import TelemetryConfig
 from opentelemetry import trace
 
 from index.optional_dependencies import require_extra
@@ -91,8 +90,6 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
         root.setLevel(before)
 
 
-# How FastAPI reports: metrics and logs are our own, and its logs of errors would have messages.
-TELEMETRY: TelemetryConfig = {"auto_configure": True, "metrics": False, "logs": False}
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _TRACER = trace.get_tracer("longmatch")
 
