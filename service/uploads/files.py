@@ -105,6 +105,7 @@ class UploadFile:
 
     Attributes:
         size: bytes written so far, decompressed.
+        kept: it belongs to a job.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class UploadFile:
         self._gunzip = _Gunzip() if gzip else None
         self._received = 0
         self.size = 0
+        self.kept = False
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()

@@ -12,12 +12,10 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-
-from sqlalchemy import Connection
 
 from encoder.atomic_files import write_atomically
 from index.document import Document
@@ -28,7 +26,7 @@ from service.engine import Collection
 from service.limits import check_disk
 from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
-from service.state import IdempotencyStore, State, StoredResponse, request_digest
+from service.state import IdempotencyStore, State
 from service.threads import Worker, run_in
 from service.uploads import files
 from service.uploads.store import Batch, Job, JobStore, LineError, Upload
@@ -71,7 +69,6 @@ class Jobs:
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
-        self._state = state
         self._settings = settings
         self._uploads = data / files.UPLOADS_DIRECTORY
         self._receiving: list[str] = []  # whose uploads arrive now
@@ -133,20 +130,14 @@ class Jobs:
             disk_reserve_bytes=self._settings.disk_reserve_bytes,
         )
 
-    def add(
-        self,
-        upload: Upload,
-        answered: Callable[[Connection], None] | None = None,
-        client: str = "",
-    ) -> None:
-        """Create a job of a client for an upload, durably, and wake the runner.
-
-        `answered` stores the response to it in the same transaction.
-        """
-        with self._state.writing() as connection:
-            self.store.insert(connection, upload, client)
-            if answered is not None:
-                answered(connection)
+    async def add(self, file: files.UploadFile, upload: Upload, client: str) -> None:
+        """Create a job of a client for an upload, durably, and wake the runner."""
+        file.kept = True  # also when the client disconnects meanwhile
+        try:
+            await run_in(self.threads, self.store.insert, upload, client)
+        except StoreError:
+            file.kept = False
+            raise
         self.worker.woken.set()
 
     def end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
@@ -214,67 +205,36 @@ _CHUNK_BYTES = 2**20
 Numbered = tuple[int, Document]
 
 
-async def submit_upload(
+@asynccontextmanager
+async def receive_upload(
     jobs: Jobs,
     chunks: AsyncIterator[bytes],
     charge: Callable[[int], Awaitable[None]],
-    respond: Callable[[Upload], StoredResponse],
     *,
     gzip: bool,
-    key: str | None,
-    client: str,
-) -> tuple[StoredResponse, bool]:
-    """Receive an upload and create a job for it; both are durable at return.
+) -> AsyncIterator[tuple[files.UploadFile, Upload]]:
+    """Receive an upload, which is durable in the block, and removed after it unless it is a job.
 
     Args:
         jobs: among which it has a place.
         chunks: the body as it arrives; one that ends too soon raises.
         charge: is called with how many bytes, decompressed, were received.
-        respond: makes the response.
         gzip: whether the body is compressed.
-        key: the Idempotency-Key, if there is one.
-        client: who sends it.
-
-    Returns:
-        The response, and whether it is a replay of an earlier one.
     """
-    threads = jobs.threads
+    threads, held = jobs.threads, list[bytes]()
     file = await run_in(threads, jobs.begin_upload, gzip=gzip)
     try:
-        upload = await _receive(threads, file, chunks, charge)
-        request = request_digest("lines", upload.digest)
-        stored = await run_in(threads, jobs.idempotency.find, key, request)
-    except BaseException:  # also when the client disconnects or the service stops
-        await asyncio.shield(asyncio.to_thread(file.abandon))
-        raise
-    if stored:
-        await run_in(threads, file.abandon)
-        return stored, True
-    response = respond(upload)
-    store = partial(jobs.idempotency.insert, key, request, response) if key else None
-    try:
-        await run_in(threads, jobs.add, upload, store, client)
-    except StoreError:
-        await run_in(threads, file.abandon)
-        raise
-    return response, False
-
-
-async def _receive(
-    threads: ThreadPoolExecutor,
-    file: files.UploadFile,
-    chunks: AsyncIterator[bytes],
-    charge: Callable[[int], Awaitable[None]],
-) -> Upload:
-    held: list[bytes] = []
-    async for chunk in chunks:
-        held.append(chunk)
-        if sum(map(len, held)) >= _CHUNK_BYTES:
-            await run_in(threads, file.write, b"".join(held))
-            held.clear()
-    await run_in(threads, file.write, b"".join(held))
-    await charge(file.size)
-    return await run_in(threads, file.finish)
+        async for chunk in chunks:
+            held.append(chunk)
+            if sum(map(len, held)) >= _CHUNK_BYTES:
+                await run_in(threads, file.write, b"".join(held))
+                held.clear()
+        await run_in(threads, file.write, b"".join(held))
+        await charge(file.size)
+        yield file, await run_in(threads, file.finish)
+    finally:  # also when the client disconnects or the service stops
+        if not file.kept:
+            await asyncio.shield(asyncio.to_thread(file.abandon))
 
 
 def run_job(collection: Collection, job: Job) -> None:
