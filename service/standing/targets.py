@@ -19,9 +19,13 @@ MAX_URL_CHARACTERS = 2_048
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _RESOLVE_SECONDS = 5.0
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
+# Teredo and 6to4, the last two, lead to an address of IPv4.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
-    for network in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10")
+    for network in (
+        *("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10"),
+        *("2001::/32", "2002::/16"),
+    )
 )
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -98,7 +102,7 @@ class AllowedTargets:
         except UnicodeError as error:
             raise TargetRefusedError("its host is no name and no address") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        kept = [address for address in addresses if self._permits(target, _address_of(address))]
+        kept = [address for address in addresses if self._permits(target, address)]
         if not kept:
             raise TargetRefusedError(_refusal(target))
         return kept
@@ -106,14 +110,10 @@ class AllowedTargets:
     def _names_host_of(self, target: httpcore2.URL) -> bool:
         return target.host.decode() in self._names
 
-    def _permits(self, target: httpcore2.URL, address: Address | None) -> bool:
-        if self._names_host_of(target):
-            return True
-        if address is None:
-            return False
-        embedded = _embedded(address)
-        named = (any(part in network for network in self._networks) for part in embedded)
-        return all(named) or (_is_secure(target) and all(map(_is_public, embedded)))
+    def _permits(self, target: httpcore2.URL, address: str) -> bool:
+        reached = _reached(ipaddress.ip_address(address))
+        named = any(reached in network for network in self._networks)
+        return named or self._names_host_of(target) or (_is_secure(target) and _is_public(reached))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
@@ -144,24 +144,13 @@ def _refusal(target: httpcore2.URL) -> str:
     return "must be https, or one of webhook_hosts"
 
 
-def _address_of(host: str) -> Address | None:
-    """Return the address that a host is, without the scope of a link; None for a name."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-
-
-def _embedded(address: Address) -> list[Address]:
-    """Return an address with those of IPv4 that its packets may be passed on to."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    inner = [address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [address, *(part for part in inner if part is not None)]
+def _reached(address: Address) -> Address:
+    """Return the address of IPv4 that an address stands for, or the address itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address
+    return address
 
 
 def _is_public(address: Address) -> bool:
