@@ -194,18 +194,14 @@ class MatchRequest(QueryBody, BoundsBody):
         )
 
     def to_queries(self) -> list[Query]:
-        """Return the queries, each with the JSON pointer to it."""
-        if self.queries is None:
-            return [self.to_query("#")]
-        return _to_queries("queries", self.queries)
-
-    def to_examples(self) -> tuple[list[Query], list[Query]]:
-        """Return the examples that matches are like, and the others; none without `like`."""
-        return _to_queries("like", self.like or []), _to_queries("unlike", self.unlike or [])
-
-
-def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
-    return [query.to_query(f"#/{field}/{number}") for number, query in enumerate(given)]
+        """Return the queries or examples, each with the JSON pointer to it."""
+        lists = {"queries": self.queries, "like": self.like, "unlike": self.unlike}
+        several = [
+            query.to_query(f"#/{field}/{number}")
+            for field, given in lists.items()
+            for number, query in enumerate(given or ())
+        ]
+        return several or [self.to_query("#")]
 
 
 # Why matches have no probability, besides what a collection gives for a reason.
