@@ -28,11 +28,7 @@ OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
 
 
 async def get_engine(request: Request) -> Engine:
-    """Return the engine if it is ready.
-
-    Raises:
-        NotReadyError: it is not.
-    """
+    """Return the engine, or raise NotReadyError if it is not ready."""
     engine = await get_open_engine(request)
     reason = unready_because(engine)
     if reason is not None:

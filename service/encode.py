@@ -81,11 +81,7 @@ class EncodedText:
 def encode_alone(
     encoder: Encoder, text: str, title: str = "", document_id: str | None = None
 ) -> EncodedText:
-    """Encode a text in this thread, or the text of a stored document again.
-
-    Raises:
-        EmptyTextError: it has no token.
-    """
+    """Encode a text in this thread; EmptyTextError if it has no token."""
     sentences = encoder.read(text)
     encoded = encoder.encode([sentences])
     return EncodedText(
@@ -289,9 +285,6 @@ def to_comparable(
         alignable: the space of the texts that it is compared with, and the blocks that search
             aligns of those that are stored; None for a comparison without alignment.
         reader: of sections; None where the model has no vectors of them.
-
-    Raises:
-        ValueError: the text has no block vectors.
     """
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")

@@ -99,9 +99,6 @@ class LiveMap:
         """Return the newest map, and how much of one of the present store is made: None if it is.
 
         Before the first one is made there is one without points.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         made = self._made
         if made is not None and made.sequence >= self._store.sequence:

@@ -257,11 +257,7 @@ _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
 
 def parse_filter(text: str) -> filters.Filter:
-    """Return the filter that a text has as JSON.
-
-    Raises:
-        ValueError: it is none; says where and why.
-    """
+    """Return the filter that a text has as JSON, or raise ValueError, which says where and why."""
     try:
         return _FILTER.validate_json(text).to_filter()
     except ValidationError as error:

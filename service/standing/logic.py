@@ -102,13 +102,10 @@ async def change_standing_query(
 ) -> tuple[StandingQuery, StandingQuery]:
     """Change a standing query, durably; without a bound it gets the default.
 
-    What waited for it begins at once.
+    What waited for it begins at once. InvalidInputError if a bound has no calibration.
 
     Returns:
         The query as it was, and as it is.
-
-    Raises:
-        InvalidInputError: a bound needs a calibration that does not exist.
     """
     standing = collection.standing
 
@@ -133,8 +130,7 @@ Looked = TypeVar("Looked", bound=Interest)
 def _bounded(calibrator: ScoreCalibrator, given: Looked) -> Looked:
     """Return what is looked for inside the bounds given or, if none is, what calibration allows.
 
-    Raises:
-        InvalidInputError: none is given and there is no calibration, or that of one is missing.
+    InvalidInputError if none is given and there is no calibration, or that of one is missing.
     """
     if given.bounds == Bounds():
         if calibrator.null_distribution(given.mode) is not None:

@@ -106,11 +106,7 @@ class WebhookChange(_Change):
     )
 
     def apply(self, before: Webhook | None) -> Webhook:
-        """Return the webhook that there is to be.
-
-        Raises:
-            InvalidInputError: it has no address.
-        """
+        """Return the webhook that there is to be; InvalidInputError if it has no address."""
         url = self.url
         if url is None and before is not None:
             url = before.url

@@ -345,13 +345,10 @@ class StandingStore:
         """Record how far the webhook of a query has come; nothing of one that is another by now.
 
         What was received stays received where the secret is another one; a failure does not count
-        then.
+        then. StandingQueryNotFoundError if the query was removed.
 
         Returns:
             Whether the next event may be delivered to it.
-
-        Raises:
-            StandingQueryNotFoundError: the query was removed.
         """
         with self._state.writing() as connection:
             now = _find(connection, query.id)

@@ -43,8 +43,7 @@ def origin_of(url: str) -> str:
 def parse_target(url: str) -> httpcore2.URL:
     """Take a URL apart, once: what is checked is what is connected to.
 
-    Raises:
-        ValueError: it is not one that a webhook may have; the message quotes nothing of it.
+    ValueError, which quotes nothing of it, if a webhook may not have it.
     """
     if len(url) > MAX_URL_CHARACTERS or not (url.isascii() and url.isprintable()) or " " in url:
         raise ValueError(f"must be a URL of at most {MAX_URL_CHARACTERS} ASCII characters")
@@ -77,10 +76,9 @@ class AllowedTargets:
                 self._names.add(host.lower())
 
     async def check(self, target: httpcore2.URL) -> None:
-        """Refuse a target that may not be reached; a name that does not resolve may do so later.
+        """Raise TargetRefusedError for a target that may not be reached, or not without TLS.
 
-        Raises:
-            TargetRefusedError: the address is not allowed, or not without TLS.
+        A name that does not resolve may do so later.
         """
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
@@ -90,11 +88,7 @@ class AllowedTargets:
                 raise TargetRefusedError(_refusal(target)) from None
 
     async def resolve(self, target: httpcore2.URL) -> list[str]:
-        """Return the addresses of a target that may be reached, at least one.
-
-        Raises:
-            TargetRefusedError: there is none.
-        """
+        """Return the addresses of a target that may be reached, or raise TargetRefusedError."""
         loop = asyncio.get_running_loop()
         try:
             host, port = target.host.decode(), target.origin.port

@@ -111,8 +111,8 @@ class UploadFile:
     def __init__(
         self,
         path: Path,
-        *,
         max_bytes: int,
+        *,
         gzip: bool,
         disk_reserve_bytes: int = 0,
     ) -> None:
@@ -162,11 +162,7 @@ class UploadFile:
                 self._file.write(part)
 
     def finish(self) -> Upload:
-        """Move the file to its path, durably.
-
-        Raises:
-            InvalidInputError: every line is blank.
-        """
+        """Move the file to its path, durably; InvalidInputError if every line is blank."""
         if self._gunzip is not None:
             self._gunzip.check_end()
         lines = self._lines + self._line_is_filled
@@ -234,11 +230,7 @@ class _Gunzip:
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:
-    """Return whether a file exists and has the content that was received.
-
-    Raises:
-        StoreError: it exists and cannot be read.
-    """
+    """Return whether a file has the content that was received; StoreError if it is unreadable."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest() == digest

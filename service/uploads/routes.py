@@ -14,7 +14,6 @@ from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router
 from service.state import StoredResponse
 from service.threads import run_in
-from service.uploads.logic import receive_upload
 from service.uploads.store import Job, JobResponse, Upload
 
 
@@ -119,16 +118,16 @@ async def post_lines(
     """Receive an upload; respond when it is durable, before it is indexed."""
     jobs, prefix = collection.jobs, request.state.prefix
     client, charge = client_of(request.scope), request.state.charge.spend
-    received = receive_upload(jobs, request.stream(), charge, gzip=_is_gzip(request))
-    with jobs.receiving(client, request.state.announced):
-        async with received as (file, upload):
+    announced, gzip = request.state.announced, _is_gzip(request)
+    receiving = jobs.receive(request.stream(), charge, client, announced=announced, gzip=gzip)
+    async with receiving as (file, upload):
 
-            async def work() -> StoredResponse:
-                await jobs.add(file, upload, client)
-                place = f"{prefix}/jobs/{upload.id}"
-                return StoredResponse(202, upload.model_dump_json().encode(), place)
+        async def work() -> StoredResponse:
+            await jobs.add(file, upload, client)
+            body = upload.model_dump_json().encode()
+            return StoredResponse(202, body, f"{prefix}/jobs/{upload.id}")
 
-            return await respond_once(request, collection, idempotency_key, work, upload.digest)
+        return await respond_once(request, collection, idempotency_key, work, upload.digest)
 
 
 def _is_gzip(request: Request) -> bool:
