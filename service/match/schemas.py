@@ -11,9 +11,9 @@ from pydantic_core import to_json
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
 from index.search import records
-from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
+from index.search.calibrate import ScoreCalibrator, why_no_probability
 from service.compare.logic import Explanation
-from service.compare.schemas import ComparisonBody, comparison_json
+from service.compare.schemas import ComparisonBody, ScoresBody, comparison_json
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBody
@@ -212,7 +212,7 @@ _HIT_FIELDS = tuple(field.name for field in fields(records.Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
 
-class MatchBody(BaseModel):
+class MatchBody(ScoresBody):
     """A document that matches."""
 
     id: str
@@ -222,34 +222,9 @@ class MatchBody(BaseModel):
     )
     title: str
     metadata: dict[str, JsonValue]
-    semantic_score: float = Field(
-        description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
-        "mode; where the latter is null, of what the former lets expect of it."
-    )
-    vector_score: float = Field(description="Cosine of the two document vectors.")
-    alignment_score: float | None = nullable(
-        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
-        "were not aligned."
-    )
-    lexical_score: float | None = nullable(
-        "Cosine of the words of the two documents; null in semantic mode."
-    )
     terms: tuple[TermWeight, ...] = Field(
         description="The terms that give most to the lexical score, each with its share of it; "
         "empty in semantic mode."
-    )
-    probability: float | None = nullable(
-        "Probability that it is a match, among pairs half of which are; null where the false "
-        "positive rate is, where the checkpoint has no calibration of such scores, and with `like`."
-    )
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null where that was not measured: "
-        "fewer than 100 documents, or not yet; and with `like`."
-    )
-    relevant: bool | None = nullable(
-        "Whether the score rises above the level of chance: at most "
-        f"{CHANCE_DOCUMENTS} of the measured documents, `false_positive_rate` of them, would reach "
-        "it if they were random; null where `false_positive_rate` is."
     )
     explanation: ComparisonBody | None = nullable(
         "Why it matches, the query on the left, or the example of the highest score, scored as by "
