@@ -79,7 +79,7 @@ def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
     query, stored = task.query, list[EncodedText]()
     if isinstance(query, StoredQuery):
         stored = find_all_stored(data, [query])
-        query = stored[0].to_query()
+        query = stored[0]
     among: IdSet | None = None
     seconds: dict[Stage, float] = {}
     if selects(task.options):

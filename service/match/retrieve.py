@@ -67,12 +67,12 @@ async def retrieve(
     A stored document that was not read before is read where the search is done: to hand it from one
     thread to another would take as long as to read it. It is without block vectors then.
     """
-    found = []
-    for query in queries:
-        texts = [query] if isinstance(query, EncodedText) else []
-        encoded = query.to_query() if isinstance(query, EncodedText) else query
-        found.append(await _search(collection, Task(encoded, options), texts))
-    return found
+    return [
+        await _search(
+            collection, Task(query, options), [query] if isinstance(query, EncodedText) else []
+        )
+        for query in queries
+    ]
 
 
 async def retrieve_by_examples(
@@ -82,8 +82,8 @@ async def retrieve_by_examples(
     options: SearchOptions,
 ) -> Matches:
     """Find the documents that match all of some texts, and none of others better, best first."""
-    examples = Examples(*(tuple(text.to_query() for text in side) for side in (like, unlike)))
-    return await _search(collection, Task(examples, options), [*like, *unlike])
+    task = Task(Examples(tuple(like), tuple(unlike)), options)
+    return await _search(collection, task, [*like, *unlike])
 
 
 async def _search(collection: Collection, task: Task, texts: Sequence[EncodedText]) -> Matches:

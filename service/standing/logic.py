@@ -240,10 +240,8 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
     """Return what is searched for; None if it was removed, or its document."""
     if query.document is None:
-        found = collection.standing.store.read_text(query)
-    else:
-        found = find_stored(collection.data, [query.document]).get(query.document)
-    return None if found is None else found.to_query()
+        return collection.standing.store.read_text(query)
+    return find_stored(collection.data, [query.document]).get(query.document)
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
