@@ -90,11 +90,8 @@ async def encode_texts(
     Raises:
         InvalidInputError: a text is empty, over the limit of characters, or `strict` and too long
             to be read whole.
-        OverloadedError: the queue is full.
-        DeadlinePassedError: the deadline of the request has passed.
-        RequestTooLargeError: the texts have more tokens together than the queue holds.
-        EncodingFailedError: the encoder failed.
-        NotReadyError, ShuttingDownError: the service is broken, or closing.
+        RequestTooLargeError, OverloadedError: the queue never has room for all, or has none now.
+        EncodingFailedError, NotReadyError, ShuttingDownError: the encoder failed, or is closed.
     """
     if not texts:
         return []

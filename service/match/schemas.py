@@ -97,11 +97,6 @@ def _candidates_alone(value: object) -> object:
     return {"candidates": value} if type(value) is int else value
 
 
-def _or_a_number(schema: dict[str, Any]) -> None:
-    number = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
-    schema["anyOf"] = [number, *schema["anyOf"]]
-
-
 def _switched(value: object) -> object:
     """Read true as the defaults, and false as none."""
     if isinstance(value, bool):
@@ -111,9 +106,13 @@ def _switched(value: object) -> object:
     return value
 
 
-def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
-    """Describe a field that may be true or false, too."""
-    return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
+def _or(short: dict[str, Any], default: bool | None = None) -> Callable[[dict[str, Any]], None]:
+    """Describe a field that may have a short form, too."""
+    return lambda schema: schema.update(anyOf=[short, *schema["anyOf"]], default=default)
+
+
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
+_SWITCH = {"type": "boolean"}
 
 
 class MatchRequest(QueryBody, BoundsBody):
@@ -160,19 +159,19 @@ class MatchRequest(QueryBody, BoundsBody):
         default_factory=AlignBody,
         description="Match the sentence blocks of the best candidates with those of the query, in "
         "semantic and hybrid mode. Nothing is encoded for it.",
-        json_schema_extra=_switch(True),
+        json_schema_extra=_or(_SWITCH, default=True),
     )
     rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
         default=None,
         description="Read the first candidates together with the query and put the best first; a "
         "number is that of the candidates. Refused where the service has no reranker.",
-        json_schema_extra=_or_a_number,
+        json_schema_extra=_or(_NUMBER),
     )
     explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
         default=None,
         description="Say of the first matches why they match: passages, sections, coverage, "
         "relation. It is made from stored vectors: no match is encoded for it.",
-        json_schema_extra=_switch(False),
+        json_schema_extra=_or(_SWITCH, default=False),
     )
     collapse: bool = Field(
         default=False,
