@@ -11,7 +11,6 @@ from encoder.comparison.alignment import MAX_PASSAGES
 from index.search.calibrate import CHANCE_DOCUMENTS
 from index.search.records import Mode
 from service.compare.logic import Explanation
-from service.encode import Query
 from service.schemas import STAGE_TIMES, BodyModel, QueryBody, ReceiptBody, Strict, nullable
 
 
@@ -245,10 +244,6 @@ class CompareRequest(BodyModel):
         description="Give `differences`, too: what each text has that the other lacks.",
     )
     strict: Strict = False
-
-    def to_queries(self) -> tuple[Query, Query]:
-        """Return the two texts, each with the JSON pointer to it."""
-        return self.left.to_query("#/left"), self.right.to_query("#/right")
 
 
 class ReadBody(BaseModel):
