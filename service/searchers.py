@@ -359,6 +359,8 @@ class SearchProcesses:
             What it found; None if the caller has to search, as no process can, or as the search
             ends with an error.
         """
+        if not self._processes:
+            return None
         data = collection.data
         until, said = self._left.get(collection.number, (0.0, ""))
         words = task.options.mode != "semantic"

@@ -97,9 +97,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         maintenance.start()
         standing.start(collection)
         jobs.start(partial(run_job, collection))
-        if engine.search_processes is not None:
-            engine.search_processes.add(collection)
-            opened.callback(engine.search_processes.forget, collection.number)
+        engine.search_processes.add(collection)
+        opened.callback(engine.search_processes.forget, collection.number)
         failing.pop_all()
     return collection
 

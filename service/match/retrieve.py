@@ -101,8 +101,7 @@ async def _search(collection: Collection, task: Task, texts: Sequence[EncodedTex
 
 def _perform(collection: Collection, task: Task) -> Outcome:
     """Search in a process, or in this thread where there is none that can; count the stages."""
-    processes = collection.engine.search_processes
-    outcome = None if processes is None else processes.search(collection, task)
+    outcome = collection.engine.search_processes.search(collection, task)
     if outcome is None:
         outcome = perform(collection.data, task, collection.scoring.present)
     for stage, duration in outcome.seconds.items():
