@@ -11,9 +11,10 @@ from fastapi import Depends, Header, Request
 from fastapi.responses import Response
 
 from service.access import own_name
+from service.body import media_type
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
-from service.state import StoredResponse, request_digest
+from service.state import StoredResponse
 from service.threads import run_in
 
 
@@ -27,11 +28,7 @@ OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
 
 
 async def get_engine(request: Request) -> Engine:
-    """Return the engine if it is ready.
-
-    Raises:
-        NotReadyError: it is not.
-    """
+    """Return the engine, or raise NotReadyError if it is not ready."""
     engine = await get_open_engine(request)
     reason = unready_because(engine)
     if reason is not None:
@@ -82,26 +79,37 @@ async def respond_once(
     collection: Collection,
     key: str | None,
     work: Callable[[], Awaitable[StoredResponse]],
+    body_digest: bytes | None = None,
 ) -> Response:
     """Do the work of a request, unless it was done before under the key that it has.
 
     Only a success is stored: after a failure nothing was done, and the request may be repeated.
+
+    Args:
+        request: that was received.
+        collection: of it.
+        key: its Idempotency-Key, if it has one.
+        work: makes the response.
+        body_digest: SHA-256 of a body that is not held in memory.
     """
     name = own_name(request.scope, key)
     if name is None:
-        return to_response(await work(), replayed=False)
+        return _to_response(await work(), replayed=False)
     store, threads = collection.jobs.idempotency, collection.jobs.threads
-    digest = request_digest("json", hashlib.sha256(await request.body()).digest())
+    if body_digest is None:
+        body_digest = hashlib.sha256(await request.body()).digest()
+    kind = media_type(request.headers).encode()
+    digest = hashlib.sha256(kind + b"\0" + body_digest).digest()
     with store.in_progress(name):
         stored = await run_in(threads, store.find, name, digest)
         if stored is not None:
-            return to_response(stored, replayed=True)
+            return _to_response(stored, replayed=True)
         response = await work()
         await run_in(threads, store.put, name, digest, response)
-    return to_response(response, replayed=False)
+    return _to_response(response, replayed=False)
 
 
-def to_response(stored: StoredResponse, *, replayed: bool) -> Response:
+def _to_response(stored: StoredResponse, *, replayed: bool) -> Response:
     """Return the HTTP response of a stored one."""
     headers = {"Location": stored.location} if stored.location else {}
     if replayed:

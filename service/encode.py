@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
@@ -20,8 +19,7 @@ from encoder.errors import EmptyTextError, TruncatedTextError
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from index.engine.port import EncodedQuery
-from index.sqlite.block_vectors import BlockVectors, as_stored, block_vectors_of
-from index.vectors.vector_index import NO_VECTOR
+from index.sqlite.block_vectors import as_stored, block_vectors_of
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
 from service.telemetry import add_span, observe_stage
@@ -44,48 +42,24 @@ class RequestText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedText:
-    """A text as it was encoded, in this request or when it was stored.
+class EncodedText(EncodedQuery):
+    """A text as it was encoded, in this request or when it was stored, which can be searched for.
 
     Attributes:
-        text: the whole of it.
-        title: of the text, if it has one.
-        vector: Float32[dimension], unit norm.
         receipt: what was read of it.
-        blocks: offsets and vectors of its sentence blocks; None if they were not stored, or not
-            read from the store.
         document_id: of the stored document; None for a text of the request.
-        vector_id: of the stored document; `NO_VECTOR` for a text of the request.
         seconds: time of each stage of encoding; empty for a stored document.
     """
 
-    text: str
-    title: str = ""
-    vector: Float32
     receipt: Receipt
-    blocks: BlockVectors | None = None
     document_id: str | None = None
-    vector_id: int = NO_VECTOR
     seconds: Mapping[Stage, float] = field(default_factory=dict)
-
-    def to_query(self) -> EncodedQuery:
-        """Return what a search takes."""
-        vectors, offsets = (
-            (None, None) if self.blocks is None else (self.blocks.vectors, self.blocks.offsets)
-        )
-        return EncodedQuery(
-            self.text, self.vector, self.title, vectors, self.vector_id, offsets=offsets
-        )
 
 
 def encode_alone(
     encoder: Encoder, text: str, title: str = "", document_id: str | None = None
 ) -> EncodedText:
-    """Encode a text in this thread, or the text of a stored document again.
-
-    Raises:
-        EmptyTextError: it has no token.
-    """
+    """Encode a text in this thread; EmptyTextError if it has no token."""
     sentences = encoder.read(text)
     encoded = encoder.encode([sentences])
     return EncodedText(
@@ -116,11 +90,8 @@ async def encode_texts(
     Raises:
         InvalidInputError: a text is empty, over the limit of characters, or `strict` and too long
             to be read whole.
-        OverloadedError: the queue is full.
-        DeadlinePassedError: the deadline of the request has passed.
-        RequestTooLargeError: the texts have more tokens together than the queue holds.
-        EncodingFailedError: the encoder failed.
-        NotReadyError, ShuttingDownError: the service is broken, or closing.
+        RequestTooLargeError, OverloadedError: the queue never has room for all, or has none now.
+        EncodingFailedError, NotReadyError, ShuttingDownError: the encoder failed, or is closed.
     """
     if not texts:
         return []
@@ -289,9 +260,6 @@ def to_comparable(
         alignable: the space of the texts that it is compared with, and the blocks that search
             aligns of those that are stored; None for a comparison without alignment.
         reader: of sections; None where the model has no vectors of them.
-
-    Raises:
-        ValueError: the text has no block vectors.
     """
     if text.blocks is None:
         raise ValueError(f"document {text.document_id!r} has no block vectors")

@@ -65,7 +65,7 @@ class Engine:
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, compare and read the stores.
         searchers: the threads that search, or hand searches to `search_processes`.
-        search_processes: children of the server that search, if the settings ask for them.
+        search_processes: children of the server that search, as many as the settings ask for.
         changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
         collections: what is served.
@@ -85,7 +85,7 @@ class Engine:
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     searchers: ThreadPoolExecutor
-    search_processes: SearchProcesses | None
+    search_processes: SearchProcesses
     changer: ThreadPoolExecutor
     metrics: Metrics
     collections: "Collections"

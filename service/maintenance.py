@@ -38,7 +38,6 @@ class Maintenance:
     """Maintains the index in rounds, while searches and writes continue.
 
     Attributes:
-        seconds: between two rounds.
         worker: the thread that works.
     """
 

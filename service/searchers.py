@@ -19,13 +19,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -39,7 +39,7 @@ from index.lexical.scoring import TermWeight
 from index.search.calibrate import Scoring
 from index.search.rank import search, select_documents, selects
 from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
-from index.vectors.vector_index import NO_VECTOR, Precision
+from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText, StoredQuery, find_all_stored
 from service.errors import ServiceError
 from service.metrics import Metrics, Stage
@@ -79,7 +79,7 @@ def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
     query, stored = task.query, list[EncodedText]()
     if isinstance(query, StoredQuery):
         stored = find_all_stored(data, [query])
-        query = stored[0].to_query()
+        query = stored[0]
     among: IdSet | None = None
     seconds: dict[Stage, float] = {}
     if selects(task.options):
@@ -103,18 +103,12 @@ class Opening:
 
     Attributes:
         number: by which calls name it.
-        path: of it.
-        fingerprint: of its vectors.
-        dimension: of its vectors.
-        precision: of its index, as of `open_data_directory`.
+        opened: returns it, opened for reading only.
         scoring: how its scores are combined and calibrated.
     """
 
     number: int
-    path: Path
-    fingerprint: str
-    dimension: int
-    precision: Precision | None
+    opened: Callable[[], DataDirectory]
     scoring: Scoring
 
 
@@ -160,9 +154,15 @@ _log = logging.getLogger(__name__)
 
 def _opening(collection: "Collection") -> Opening:
     """Return how a process opens the data directory of a collection."""
-    data, precision = collection.data, collection.engine.settings.index_precision
-    shape = (data.store.fingerprint, data.store.dimension, precision)
-    return Opening(collection.number, data.path, *shape, collection.scoring.present)
+    opened = partial(
+        open_data_directory,
+        collection.data.path,
+        read_only=True,
+        fingerprint=collection.data.store.fingerprint,
+        dimension=collection.data.store.dimension,
+        index_precision=collection.engine.settings.index_precision,
+    )
+    return Opening(collection.number, opened, collection.scoring.present)
 
 
 class SearchProcess:
@@ -359,6 +359,8 @@ class SearchProcesses:
             What it found; None if the caller has to search, as no process can, or as the search
             ends with an error.
         """
+        if not self._processes:
+            return None
         data = collection.data
         until, said = self._left.get(collection.number, (0.0, ""))
         words = task.options.mode != "semantic"
@@ -421,17 +423,8 @@ class Searcher:
 
     def open(self, opening: Opening) -> None:
         """Open a data directory, or change its scores."""
-        if opening.number in self._opened:
-            data, _ = self._opened[opening.number]
-        else:
-            data = open_data_directory(
-                opening.path,
-                read_only=True,
-                fingerprint=opening.fingerprint,
-                dimension=opening.dimension,
-                index_precision=opening.precision,
-            )
-        self._opened[opening.number] = data, opening.scoring
+        known = self._opened.get(opening.number)
+        self._opened[opening.number] = known[0] if known else opening.opened(), opening.scoring
 
     def close(self, number: int) -> None:
         """Close a data directory, if it is open."""

@@ -48,10 +48,8 @@ def open_engine(settings: Settings) -> Engine:
         opened = failing.enter_context(ExitStack())
         collections = Collections()
         opened.callback(close_collections, collections)
-        processes = None
-        if settings.search_processes:
-            processes = SearchProcesses(settings, metrics)
-            opened.callback(processes.close)
+        processes = SearchProcesses(settings, metrics)
+        opened.callback(processes.close)
         searchers = opened.enter_context(
             ThreadPoolExecutor(
                 settings.search_processes or search_threads(usable_cores()),
@@ -95,8 +93,7 @@ def open_engine(settings: Settings) -> Engine:
         )
         opened.callback(stop_collections, engine)
         open_collections(engine)
-        if processes is not None:
-            processes.start()
+        processes.start()
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)

@@ -8,7 +8,6 @@ age is measured in seconds of service by a monotonic clock and stored with it: a
 jumps expires no key, and while the service is down no key ages.
 """
 
-import hashlib
 import threading
 import zlib
 from collections.abc import Iterator
@@ -333,11 +332,8 @@ class IdempotencyStore:
         self._opened = monotonic()
 
     @contextmanager
-    def in_progress(self, key: str | None) -> Iterator[None]:
+    def in_progress(self, key: str) -> Iterator[None]:
         """Reject other requests with this key, while the block runs."""
-        if key is None:
-            yield
-            return
         with self._lock:
             if key in self._in_progress:
                 raise IdempotencyKeyInUseError
@@ -348,13 +344,11 @@ class IdempotencyStore:
             with self._lock:
                 self._in_progress.discard(key)
 
-    def find(self, key: str | None, request: bytes) -> StoredResponse | None:
-        """Return the response that was given to this request, if it is stored.
+    def find(self, key: str, request: bytes) -> StoredResponse | None:
+        """Return the response that was given to the request of a digest, if it is stored.
 
         IdempotencyKeyReusedError if the key was used for another request.
         """
-        if key is None:
-            return None
         values = {"key": key, "expired": self._seconds() - RETENTION_SECONDS}
         with self._state.reading() as connection:
             row = connection.execute(_FIND, values).first()
@@ -365,29 +359,18 @@ class IdempotencyStore:
         return StoredResponse(row.status, zlib.decompress(row.body), row.location)
 
     def put(self, key: str, request: bytes, response: StoredResponse) -> None:
-        """Store a response, durably."""
-        with self._state.writing() as connection:
-            self.insert(key, request, response, connection)
-
-    def insert(
-        self, key: str, request: bytes, response: StoredResponse, connection: Connection
-    ) -> None:
-        """Store the response to a request of a digest, and delete expired ones."""
+        """Store the response to a request of a digest, durably, and delete expired ones."""
         now, age = self._seconds(), responses.c.served_seconds
         behind = progress.c.served_seconds < now
-        connection.execute(update(progress).where(behind).values(served_seconds=now))
-        connection.execute(delete(responses).where(responses.c.key == key))
         row = asdict(response) | {"key": key, "request": request, "served_seconds": now}
         row["body"] = zlib.compress(response.body)
-        connection.execute(insert(responses).values(row))
-        connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
-        keep_newest(connection, age, MAX_KEYS)
+        with self._state.writing() as connection:
+            connection.execute(update(progress).where(behind).values(served_seconds=now))
+            connection.execute(delete(responses).where(responses.c.key == key))
+            connection.execute(insert(responses).values(row))
+            connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
+            keep_newest(connection, age, MAX_KEYS)
 
     def _seconds(self) -> float:
         """Return how long this collection has been served, in all."""
         return self._served + monotonic() - self._opened
-
-
-def request_digest(kind: str, body_digest: bytes) -> bytes:
-    """Return a digest of the kind and the body of a request, to compare requests of one key."""
-    return hashlib.sha256(kind.encode() + b"\0" + body_digest).digest()

@@ -61,7 +61,7 @@ def main(
     with closing(open_data_directory(library, **space)) as local:
         judged = read_qrels(qrels)
         found = find_stored(local, sorted(judged))
-        wanted = [(name, text.to_query()) for name, text in found.items()]
+        wanted: list[tuple[str, EncodedQuery]] = list(found.items())
         chosen = [wanted[row] for row in range(0, len(wanted), -(-len(wanted) // queries))]
         store = DocumentStore(local.store.path, **space, searched_elsewhere=True)
         with closing(store), _engine(store, server) as engine:

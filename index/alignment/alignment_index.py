@@ -122,11 +122,8 @@ class AlignableDocuments:
     common: CommonText = NO_COMMON_TEXT
     shares: Mapping[int, float] = field(default_factory=dict)
 
-    def project(self, text: str, vectors: Float32, offsets: Int64 | None) -> AlignedBlocks:
-        """Project the block vectors [S, H] of another text, at the characters Int64[S, 2].
-
-        Without offsets all of its blocks count, those of common text as well.
-        """
+    def project(self, text: str, vectors: Float32, offsets: Int64) -> AlignedBlocks:
+        """Project the block vectors [S, H] of another text, at the characters Int64[S, 2]."""
         return without_common(self.space.project(vectors), mark(text, offsets, self.common))
 
 

@@ -164,16 +164,13 @@ class QueryBlocks:
 
     def _project(self, documents: AlignableDocuments) -> AlignedBlocks | None:
         # As they would be stored, so that a stored document scores the same by its text.
-        query = self.query
-        blocks = None if query.blocks is None else as_stored(query.blocks)
-        offsets = query.offsets
-        if blocks is None:
-            found = self.store.block_vectors([query.vector_id])
-            stored = found.get(query.vector_id)
-            if stored is None:
-                return None
-            blocks, offsets = stored.vectors, stored.offsets
-        return documents.project(query.text, blocks, offsets)
+        query, blocks = self.query, self.query.blocks
+        if blocks is not None:
+            return documents.project(query.text, as_stored(blocks.vectors), blocks.offsets)
+        stored = self.store.block_vectors([query.vector_id]).get(query.vector_id)
+        if stored is None:
+            return None
+        return documents.project(query.text, stored.vectors, stored.offsets)
 
 
 @dataclass(frozen=True, slots=True)

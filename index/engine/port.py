@@ -16,6 +16,7 @@ from encoder.arrays import Float32, Int64
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import LexicalQuery, TermWeight
+from index.sqlite.block_vectors import BlockVectors
 from index.store.change_log import Changes
 from index.store.filters import Filter
 from index.vectors.vector_index import NO_VECTOR
@@ -33,20 +34,17 @@ class EncodedQuery:
         text: the whole text, whose words are read.
         vector: Float32[dimension] of unit norm, as the encoder gave it.
         title: of the text, if it has one.
-        blocks: Float32[S, H], its block vectors; not needed of a stored document.
+        blocks: of the text, with their vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.
         terms: of the text, if they were read before.
-        offsets: Int64[S, 2], the first character of each block and the one after its last; without
-            them, blocks of common text count like others.
     """
 
     text: str
     vector: Float32
     title: str = ""
-    blocks: Float32 | None = None
+    blocks: BlockVectors | None = None
     vector_id: int = NO_VECTOR
     terms: LexicalQuery | None = None
-    offsets: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,34 +249,6 @@ def matches(where: Filter, metadata: Mapping[str, Any]) -> bool:
     return _holds(where, metadata_values(metadata))
 
 
-def filter_from_json(given: Mapping[str, Any]) -> Filter:
-    """Return a filter from JSON, as requests have it.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
-    if "and" in given:
-        return And(tuple(filter_from_json(part) for part in given["and"]))
-    if "or" in given:
-        return Or(tuple(filter_from_json(part) for part in given["or"]))
-    if "not" in given:
-        return Not(filter_from_json(given["not"]))
-    if "in" in given:
-        return OneOf(given["field"], tuple(given["in"]))
-    if "equal" in given:
-        return OneOf(given["field"], (given["equal"],))
-    if "range" in given:
-        return Range(given["field"], *(_end(given["range"], name) for name in ("gt", "lt")))
-    return Exists(given["field"]) if given["exists"] else Not(Exists(given["field"]))
-
-
-def _end(bounds: Mapping[str, Any], name: str) -> Bound | None:
-    for key, inclusive in ((name, False), (f"{name}e", True)):
-        if key in bounds:
-            return Bound(bounds[key], inclusive)
-    return None
-
-
 def _holds(where: Filter, values: Iterable[MetadataValue]) -> bool:
     match where:
         case And(parts):

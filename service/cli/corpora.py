@@ -309,7 +309,7 @@ def match(
     query = encode_alone(loaded, document.text, document.title)
     with opened(data, loaded.checkpoint, read_only=True) as directory:
         scoring = open_scoring(loaded.checkpoint, data, len(directory.store))
-        answer = perform(directory, Task(query.to_query(), wanted), scoring).answer
+        answer = perform(directory, Task(query, wanted), scoring).answer
     receipt = query.receipt
     why = why_no_probability(scoring.calibrator, answer.scored_as)
     if as_json:

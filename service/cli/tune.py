@@ -193,11 +193,10 @@ def described(what: str, found: Mapping[str, Any]) -> str:
 def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         try:
-            return encode_alone(loaded, query.text, query.title).to_query()
+            return encode_alone(loaded, query.text, query.title)
         except EmptyTextError:
             return None
-    stored = find_stored(data, [query.document_id]).get(query.document_id)
-    return None if stored is None else stored.to_query()
+    return find_stored(data, [query.document_id]).get(query.document_id)
 
 
 def _passage(document: Document) -> str:

@@ -97,9 +97,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         maintenance.start()
         standing.start(collection)
         jobs.start(partial(run_job, collection))
-        if engine.search_processes is not None:
-            engine.search_processes.add(collection)
-            opened.callback(engine.search_processes.forget, collection.number)
+        engine.search_processes.add(collection)
+        opened.callback(engine.search_processes.forget, collection.number)
         failing.pop_all()
     return collection
 
@@ -137,10 +136,8 @@ def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
 def open_collections(engine: Engine) -> None:
     """Open the default collection, and those below its data directory.
 
-    One that cannot be opened does not keep the others from being served.
-
-    Raises:
-        SettingsError: there are more than the settings allow.
+    One that cannot be opened does not keep the others from being served; SettingsError if there are
+    more than the settings allow.
     """
     settings = engine.settings
     failure = _open(engine, DEFAULT)
@@ -177,13 +174,11 @@ def close_collections(collections: Collections) -> None:
 def create_collection(engine: Engine, name: str) -> bool:
     """Create a collection, durably, unless it exists; open it if it is not open.
 
-    Called in the thread `engine.changer`.
+    Called in the thread `engine.changer`. TooManyCollectionsError if there are as many as the
+    settings allow.
 
     Returns:
         Whether it is new.
-
-    Raises:
-        TooManyCollectionsError: there are as many as the settings allow.
     """
     collections, settings = engine.collections, engine.settings
     members = {member.name: member for member in collections.members()}
@@ -203,10 +198,7 @@ def remove_collection(engine: Engine, name: str) -> None:
     """Remove a collection and all that it holds; its jobs are cancelled.
 
     Called in the thread `engine.changer`. Requests that use it may end first, for as long as the
-    drain time of the settings.
-
-    Raises:
-        InvalidInputError: it is the default collection.
+    drain time of the settings. InvalidInputError for the default collection.
     """
     if name == DEFAULT:
         detail = "the default collection cannot be removed"

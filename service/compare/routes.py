@@ -59,11 +59,10 @@ async def post_compare(
     to each other most. With `differences`, it also holds what each text has that the other lacks.
     """
     kind = choose_media_type(accept, (JSON, HTML))
-    left, right = request.to_queries()
     explanation, seconds = await compare(
         collection,
-        left,
-        right,
+        request.left.to_query("#/left"),
+        request.right.to_query("#/right"),
         passages=request.passages,
         differences=request.differences or kind == HTML,
         strict=request.strict,

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from encoder.comparison import result
 from encoder.comparison.alignment import MAX_PASSAGES
+from index.search.calibrate import CHANCE_DOCUMENTS
 from index.search.records import Mode
 from service.compare.logic import Explanation
-from service.encode import Query
 from service.schemas import STAGE_TIMES, BodyModel, QueryBody, ReceiptBody, Strict, nullable
 
 
@@ -94,7 +94,38 @@ class SectionBody(BaseModel):
     title: str = Field(description='Its heading; "" where there is none.')
 
 
-class ComparisonBody(BaseModel):
+class ScoresBody(BaseModel):
+    """The scores of two documents."""
+
+    semantic_score: float = Field(
+        description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
+        "mode; where the latter is null, of what the former lets expect of it."
+    )
+    vector_score: float = Field(description="Cosine of the two document vectors.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
+        "were not aligned."
+    )
+    lexical_score: float | None = nullable(
+        "Cosine of the words of the two documents; null where they were not read, as in semantic "
+        "mode."
+    )
+    probability: float | None = nullable(
+        "Probability that they match, among pairs half of which do; null where `no_probability` "
+        "says why."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null where that was not measured: "
+        "fewer than 100 documents, or not yet; and with `like`."
+    )
+    relevant: bool | None = nullable(
+        "Whether the score rises above the level of chance: at most "
+        f"{CHANCE_DOCUMENTS} of the measured documents, `false_positive_rate` of them, would reach "
+        "it if they were random; null where `false_positive_rate` is."
+    )
+
+
+class ComparisonBody(ScoresBody):
     """How two texts match, and where. Offsets count characters of the whole text."""
 
     score: float = Field(
@@ -103,22 +134,6 @@ class ComparisonBody(BaseModel):
     scored_as: Mode = Field(
         description="Whose score it is: `semantic` if the left text has no indexed word, or while "
         "the lexical index is being made after a start."
-    )
-    semantic_score: float = Field(description="As in POST /match.")
-    vector_score: float = Field(description="Cosine of the two document vectors.")
-    alignment_score: float | None = nullable(
-        "How well the sentence blocks of the two texts match, from 0 to 1, as search computes it; "
-        "null without an alignment space."
-    )
-    lexical_score: float | None = nullable("Cosine of their words; null where they were not read.")
-    probability: float | None = nullable(
-        "Probability that they match; null where `no_probability` says why."
-    )
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the collection that score as high; null if not measured."
-    )
-    relevant: bool | None = nullable(
-        "Whether the score rises above the level of chance; null if that was not measured."
     )
     no_probability: str | None = nullable("Why there is no probability; null where there is.")
     relation: result.Relation
@@ -229,10 +244,6 @@ class CompareRequest(BodyModel):
         description="Give `differences`, too: what each text has that the other lacks.",
     )
     strict: Strict = False
-
-    def to_queries(self) -> tuple[Query, Query]:
-        """Return the two texts, each with the JSON pointer to it."""
-        return self.left.to_query("#/left"), self.right.to_query("#/right")
 
 
 class ReadBody(BaseModel):

@@ -10,15 +10,15 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.id_set import IdSet
 from index.near_duplicates.families import Member
 from index.store.change_log import Changes
+from index.store.document_store import DocumentStore
+from index.store.filters import Filter
 from index.store.records import EncodedDocument, Facet, ListedDocument, StoredDocument
 from service.documents.schemas import IndexedBody, IndexResponse
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.match.filter import parse_filter
 from service.metrics import Stage
 from service.schemas import milliseconds, receipt_body
 from service.telemetry import observe_stage
@@ -93,21 +93,10 @@ async def find_document(collection: Collection, document_id: str) -> StoredDocum
     return found[document_id]
 
 
-def _selected(collection: Collection, where: str | None) -> IdSet | None:
-    """Return the documents for which a filter in JSON holds; None for all."""
-    if where is None:
-        return None
-    try:
-        parsed = parse_filter(where)
-    except ValueError as error:
-        raise InvalidInputError([FieldError("", str(error), parameter="filter")]) from error
-    return collection.data.store.select(parsed)
-
-
 def list_documents(
-    collection: Collection, cursor: str, limit: int, order: str, where: str | None
+    collection: Collection, cursor: str, limit: int, order: str, where: Filter | None
 ) -> list[ListedDocument]:
-    """Return a page of the documents for which a filter in JSON holds.
+    """Return a page of the documents for which a filter holds.
 
     Args:
         collection: whose documents.
@@ -125,8 +114,9 @@ def list_documents(
         if of != order or isinstance(key, int) != order.endswith("size"):
             detail = f"is not a cursor of the order {order}"
             raise InvalidInputError([FieldError("", detail, parameter="cursor")])
-    among = _selected(collection, where)
-    return collection.data.store.listed(after, limit, order=order, key=key, among=among)
+    store = collection.data.store
+    among = None if where is None else store.select(where)
+    return store.listed(after, limit, order=order, key=key, among=among)
 
 
 def cursor_in(order: str, last: ListedDocument) -> str:
@@ -134,9 +124,9 @@ def cursor_in(order: str, last: ListedDocument) -> str:
     return last.id if order == "id" else json.dumps([order, last.key, last.id])
 
 
-def count_facets(collection: Collection, where: str | None) -> list[Facet]:
-    """Return how many documents for which a filter in JSON holds have which metadata."""
-    return collection.data.store.facets(_selected(collection, where))
+def count_facets(store: DocumentStore, where: Filter | None) -> list[Facet]:
+    """Return how many documents for which a filter holds have which metadata."""
+    return store.facets(None if where is None else store.select(where))
 
 
 def _check(documents: Sequence[Document]) -> None:

@@ -2,10 +2,11 @@
 
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import PlainValidator, WithJsonSchema
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -14,6 +15,7 @@ from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents import logic, schemas
 from service.gate import RuledRoute
+from service.match.filter import parse_filter
 from service.openapi import ENCODE, READ, WRITE, Router
 from service.schemas import DEFAULT_PAGE, Cursor, PageSize, next_cursor, receipt_body
 from service.state import StoredResponse
@@ -40,7 +42,9 @@ router = Router(prefix="/documents", tags=["documents"])
 family_router = Router(prefix="/documents", tags=["documents"], route_class=UnescapedRoute)
 
 FilterParameter = Annotated[
-    str | None,
+    Any,  # a `Filter`, or None
+    PlainValidator(parse_filter),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]}),
     Query(
         alias="filter",
         description="A filter as of POST /match, as JSON.",
@@ -194,7 +198,9 @@ async def get_facets(
 
     Of lists every element counts. A field whose values all differ is left out.
     """
-    found = await run_in(collection.engine.readers, logic.count_facets, collection, where)
+    found = await run_in(
+        collection.engine.readers, logic.count_facets, collection.data.store, where
+    )
     return schemas.FacetsResponse.model_validate({"facets": found}, from_attributes=True)
 
 

@@ -41,10 +41,6 @@ class FeedbackRequest(BodyModel):
         description="0: not relevant; 1: relevant; 2 and 3: more so, as judgements have them."
     )
 
-    def to_query(self) -> JudgedQuery:
-        """Return the query."""
-        return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
-
 
 class FeedbackPage(BaseModel):
     """A page of the feedback, in the order of ids."""
@@ -101,7 +97,8 @@ async def post_feedback(
     The same request may be repeated. Nothing changes at once: `longmatch tune` and `longmatch
     lab train` learn from it. Deleting a document deletes the feedback on it.
     """
-    query = request.to_query()
+    given = request.query
+    query = JudgedQuery(given.id, given.text, given.title or "")
     _check(query, request.match, collection.engine.settings.max_text_characters)
     # The thread that deletes documents, too: none is deleted between the look and the write.
     verdict = await run_in(

@@ -18,6 +18,7 @@ from encoder.atomic_files import write_atomically
 from index.errors import IndexingError
 from index.progress import Progress
 from index.store.document_store import DocumentStore
+from index.store.records import Facet
 from index.vectors.faiss.ivf import clusters_of
 from service.map.layout import STEPS, between, lay_out
 from service.threads import Worker
@@ -26,7 +27,7 @@ MAX_POINTS = 100_000  # of a larger collection, documents are chosen evenly by t
 MAX_LANDMARKS = 20_000  # of them that are laid out; the others come between these
 MAP_FILE = "map.json"
 SIDE = 2**16  # a coordinate is an integer below it
-MAX_FIELDS, MAX_VALUES = 12, 11  # that a map can be coloured by; of each, the most frequent ones
+MAX_VALUES = 11  # of a field that a map is coloured by: the most frequent ones
 OTHER = -1  # the number of a value that is none of them
 _ROWS_A_CALL = 2_048
 _MAX_CLUSTERS, _NAMED_BY, _WORDS = 24, 12, 3
@@ -98,9 +99,6 @@ class LiveMap:
         """Return the newest map, and how much of one of the present store is made: None if it is.
 
         Before the first one is made there is one without points.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         made = self._made
         if made is not None and made.sequence >= self._store.sequence:
@@ -195,6 +193,7 @@ def make_map(
         stored.update(store.get(ids[start : start + _ROWS_A_CALL].tolist()))
     present = np.array([vector_id in stored for vector_id in ids.tolist()], dtype=bool)
     shown = [stored[vector_id] for vector_id in ids[present].tolist()]
+    metadata = [summary.metadata for summary in shown]
     return CorpusMap(
         sequence=sequence,
         documents=documents,
@@ -203,7 +202,7 @@ def make_map(
         places=places[present],
         of=np.array(of, dtype=np.int64)[present].tolist(),
         clusters=clusters,
-        fields=colourings([summary.metadata for summary in shown]),
+        fields={facet.field: coloured(facet, metadata) for facet in store.facets()},
     )
 
 
@@ -286,25 +285,17 @@ def _distinct(weights: Mapping[str, float], shared: Mapping[str, int]) -> tuple[
     return tuple(chosen[:_WORDS])
 
 
-def colourings(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Colouring]:
-    """Return the fields that distinguish documents, the most frequent fields first.
+def coloured(facet: Facet, metadata: Sequence[Mapping[str, Any]]) -> Colouring:
+    """Return the frequent values of a field, and which of them each document has.
 
-    Of a list the first element counts. A field whose values all differ tells nothing.
+    Of a list the first element counts.
     """
-    values: dict[str, list[Any]] = {}
-    for number, fields in enumerate(metadata):
-        for name, value in fields.items():
-            first = value[0] if isinstance(value, list) and value else value
-            if isinstance(first, str | int | float):
-                column = values.setdefault(name, [])
-                column += [None] * (number - len(column)) + [first]
-    found = dict[str, Colouring]()
-    for name, column in sorted(values.items(), key=lambda item: -len(item[1])):
-        counted = Counter((type(value), value) for value in column if value is not None)
-        if len(counted) == counted.total() > 1 or len(found) == MAX_FIELDS:
-            continue
-        frequent = [value for (_, value), _ in counted.most_common(MAX_VALUES)]
-        numbers = {(type(value), value): number for number, value in enumerate(frequent)}
-        of = [numbers.get((type(value), value), OTHER) for value in column]
-        found[name] = Colouring(frequent, of + [OTHER] * (len(metadata) - len(of)))
-    return found
+    values = [value for value, _ in facet.values[:MAX_VALUES]]
+    numbers = {(type(value), value): number for number, value in enumerate(values)}
+
+    def number_of(value: Any) -> int:
+        first = value[0] if isinstance(value, list) and value else value
+        is_scalar = isinstance(first, str | int | float)
+        return numbers.get((type(first), first), OTHER) if is_scalar else OTHER
+
+    return Colouring(values, [number_of(fields.get(facet.field)) for fields in metadata])

@@ -150,8 +150,18 @@ class RangeBody(_Condition):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        filters.filter_from_json({"field": "", "range": self.model_dump(exclude_none=True)})
+        self.to_range("")
         return self
+
+    def to_range(self, field: str) -> filters.Range:
+        """Return the condition on a field; ValueError if the bounds are none of a range."""
+        return filters.Range(field, _bound(self.gt, self.gte), _bound(self.lt, self.lte))
+
+
+def _bound(beyond: filters.Scalar | None, at: filters.Scalar | None) -> filters.Bound | None:
+    if beyond is not None:
+        return filters.Bound(beyond, inclusive=False)
+    return None if at is None else filters.Bound(at, inclusive=True)
 
 
 class FilterBody(_Condition):
@@ -198,7 +208,18 @@ class FilterBody(_Condition):
 
     def to_filter(self) -> filters.Filter:
         """Return the filter to evaluate."""
-        return filters.filter_from_json(self.as_json())
+        if self.not_ is not None:
+            return filters.Not(self.not_.to_filter())
+        if (several := self.and_ or self.or_) is not None:
+            combined = filters.And if self.and_ else filters.Or
+            return combined(tuple(part.to_filter() for part in several))
+        field = str(self.field)
+        if self.range is not None:
+            return self.range.to_range(field)
+        if self.exists is not None:
+            return filters.Exists(field) if self.exists else filters.Not(filters.Exists(field))
+        values: list[Any] = self.in_ or [self.equal]
+        return filters.OneOf(field, tuple(values))
 
     def as_json(self) -> dict[str, Any]:
         """Return what was given, with fields as JSON Pointers."""
@@ -236,11 +257,7 @@ _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
 
 def parse_filter(text: str) -> filters.Filter:
-    """Return the filter that a text has as JSON.
-
-    Raises:
-        ValueError: it is none; says where and why.
-    """
+    """Return the filter that a text has as JSON, or raise ValueError, which says where and why."""
     try:
         return _FILTER.validate_json(text).to_filter()
     except ValidationError as error:

@@ -13,10 +13,9 @@ from service.encode import Query, StoredQuery, read_queries
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.match.rerank import retrieve_and_rerank, validate_rerank
-from service.match.retrieve import Matches, retrieve, search_by_examples
+from service.match.retrieve import Matches, retrieve, retrieve_by_examples
 from service.match.schemas import MAX_QUERIES, ExplainBody, MatchRequest
 from service.metrics import Stage
-from service.threads import run_in
 
 MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
 
@@ -24,30 +23,38 @@ MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes so
 async def match(
     collection: Collection, queries: Sequence[Query], request: MatchRequest
 ) -> list[Matches]:
-    """Find the documents that match each query.
+    """Find the documents that match each query, or all examples together.
 
     Args:
         collection: what to search, and with what.
         queries: texts, which are encoded, or stored documents, whose vectors are used and which
-            are left out of their own matches.
+            are left out of their own matches; of examples, those that matches are like first.
         request: what to do for each of them.
 
     Raises:
         InvalidInputError: too many matches are to be explained, a bound needs a calibration that
-            does not exist, there is no reranker, or a text is refused.
+            does not exist, there are too many examples or no reranker, or a text is refused.
     """
-    search = request.to_search(collection.engine.settings)
-    errors = _validate_explained(request.explain, search.top_k, len(queries))
+    search, liked = request.to_search(collection.engine.settings), len(request.like or ())
+    errors = _validate_explained(request.explain, search.top_k, 1 if liked else len(queries))
     errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if request.rerank is not None:
         errors += validate_rerank(collection, search)
+    if len(queries) > MAX_QUERIES:
+        detail = f"has, with unlike, more than {MAX_QUERIES} examples"
+        errors.append(FieldError("#/like", detail, MAX_QUERIES))
     if errors:
         raise InvalidInputError(errors)
-    if request.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
-        found = await retrieve(collection, [queries[0]], search)
+    (first, *others) = queries
+    if isinstance(first, StoredQuery) and not (others or liked or request.rerank):
+        found = await retrieve(collection, [first], search)
     else:
         texts = await read_queries(collection, queries, strict=request.strict)
-        found = await retrieve_and_rerank(collection, texts, search, request.rerank)
+        if liked:
+            like, unlike = texts[:liked], texts[liked:]
+            found = [await retrieve_by_examples(collection, like, unlike, search)]
+        else:
+            found = await retrieve_and_rerank(collection, texts, search, request.rerank)
     return [await _explain(collection, matches, request.explain) for matches in found]
 
 
@@ -87,27 +94,6 @@ async def _explain(collection: Collection, found: Matches, options: ExplainBody 
         explanations |= await explain(collection, found.texts[number], ids, options.passages)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)
-
-
-async def match_examples(collection: Collection, request: MatchRequest) -> Matches:
-    """Find the documents that match all examples of a request, and those it is unlike no better.
-
-    Raises:
-        InvalidInputError: a number is over its limit, or a text is refused.
-    """
-    like, unlike = request.to_examples()
-    search = request.to_search(collection.engine.settings)
-    errors = _validate_explained(request.explain, search.top_k, 1)
-    if len(like) + len(unlike) > MAX_QUERIES:
-        detail = f"has, with unlike, more than {MAX_QUERIES} examples"
-        errors.append(FieldError("#/like", detail, MAX_QUERIES))
-    if errors:
-        raise InvalidInputError(errors)
-    texts = await read_queries(collection, [*like, *unlike], strict=request.strict)
-    liked, unliked = texts[: len(like)], texts[len(like) :]
-    searchers = collection.engine.searchers
-    found = await run_in(searchers, search_by_examples, collection, liked, unliked, search)
-    return await _explain(collection, found, request.explain)
 
 
 NO_BOUND = (

@@ -67,44 +67,41 @@ async def retrieve(
     A stored document that was not read before is read where the search is done: to hand it from one
     thread to another would take as long as to read it. It is without block vectors then.
     """
-    searchers = collection.engine.searchers
-    return [await run_in(searchers, _search, collection, query, options) for query in queries]
+    return [
+        await _search(
+            collection, Task(query, options), [query] if isinstance(query, EncodedText) else []
+        )
+        for query in queries
+    ]
 
 
-def _search(
-    collection: Collection, query: EncodedText | StoredQuery, options: SearchOptions
-) -> Matches:
-    encoded = query.to_query() if isinstance(query, EncodedText) else query
-    outcome = _perform(collection, Task(encoded, options))
-    text = query if isinstance(query, EncodedText) else outcome.stored[0]
-    monitor = collection.recall_monitor
-    if monitor is not None and not selects(options) and options.mode != "lexical":
-        monitor.offer(text.vector, stored=text.vector_id != NO_VECTOR)
-    return Matches(outcome.answer, [text], {**text.seconds, **outcome.seconds})
-
-
-def search_by_examples(
+async def retrieve_by_examples(
     collection: Collection,
     like: Sequence[EncodedText],
     unlike: Sequence[EncodedText],
     options: SearchOptions,
 ) -> Matches:
-    """Find the documents that match all of some texts, and none of others better, best first.
+    """Find the documents that match all of some texts, and none of others better, best first."""
+    task = Task(Examples(tuple(like), tuple(unlike)), options)
+    return await _search(collection, task, [*like, *unlike])
 
-    Called in a thread of `searchers`.
-    """
-    examples = Examples(*(tuple(text.to_query() for text in side) for side in (like, unlike)))
-    texts = [*like, *unlike]
-    stages = {stage for text in texts for stage in text.seconds}
-    encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
-    outcome = _perform(collection, Task(examples, options))
-    return Matches(outcome.answer, texts, {**encoding, **outcome.seconds})
+
+async def _search(collection: Collection, task: Task, texts: Sequence[EncodedText]) -> Matches:
+    """Search for texts, or for a stored document that is read where the search is done."""
+    outcome = await run_in(collection.engine.searchers, _perform, collection, task)
+    texts = texts or outcome.stored
+    monitor = collection.recall_monitor
+    if monitor and len(texts) == 1 and not selects(task.options) and task.options.mode != "lexical":
+        monitor.offer(texts[0].vector, stored=texts[0].vector_id != NO_VECTOR)
+    seconds: dict[Stage, float] = {}
+    for stage, taken in (item for text in texts for item in text.seconds.items()):
+        seconds[stage] = max(seconds.get(stage, 0.0), taken)
+    return Matches(outcome.answer, texts, {**seconds, **outcome.seconds})
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
     """Search in a process, or in this thread where there is none that can; count the stages."""
-    processes = collection.engine.search_processes
-    outcome = None if processes is None else processes.search(collection, task)
+    outcome = collection.engine.search_processes.search(collection, task)
     if outcome is None:
         outcome = perform(collection.data, task, collection.scoring.present)
     for stage, duration in outcome.seconds.items():

@@ -12,7 +12,7 @@ from service.deps import CollectionDep
 from service.documents.routes import StoredId, UnescapedRoute
 from service.encode import StoredQuery
 from service.gate import declare
-from service.match.logic import export_pairs, match, match_examples
+from service.match.logic import export_pairs, match
 from service.match.retrieve import MAX_TOP_K
 from service.match.schemas import MatchesResponse, MatchRequest, MatchResponse, matches_json
 from service.openapi import ENCODE, READ, WRITE, Router
@@ -84,10 +84,7 @@ async def post_match(
     encoded for it. The receipt says how much of the document was read by the encoder and what was
     left out; its words are all read.
     """
-    if request.like is not None:
-        found = [await match_examples(collection, request)]
-    else:
-        found = await match(collection, request.to_queries(), request)
+    found = await match(collection, request.to_queries(), request)
     several = request.queries is not None
     body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=several)
     return Response(body, media_type="application/json")

@@ -11,9 +11,9 @@ from pydantic_core import to_json
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
 from index.search import records
-from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
+from index.search.calibrate import ScoreCalibrator, why_no_probability
 from service.compare.logic import Explanation
-from service.compare.schemas import ComparisonBody, comparison_json
+from service.compare.schemas import ComparisonBody, ScoresBody, comparison_json
 from service.encode import Query
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches, RerankedBody
@@ -97,11 +97,6 @@ def _candidates_alone(value: object) -> object:
     return {"candidates": value} if type(value) is int else value
 
 
-def _or_a_number(schema: dict[str, Any]) -> None:
-    number = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
-    schema["anyOf"] = [number, *schema["anyOf"]]
-
-
 def _switched(value: object) -> object:
     """Read true as the defaults, and false as none."""
     if isinstance(value, bool):
@@ -111,9 +106,13 @@ def _switched(value: object) -> object:
     return value
 
 
-def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
-    """Describe a field that may be true or false, too."""
-    return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
+def _or(short: dict[str, Any], default: bool | None = None) -> Callable[[dict[str, Any]], None]:
+    """Describe a field that may have a short form, too."""
+    return lambda schema: schema.update(anyOf=[short, *schema["anyOf"]], default=default)
+
+
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
+_SWITCH = {"type": "boolean"}
 
 
 class MatchRequest(QueryBody, BoundsBody):
@@ -160,19 +159,19 @@ class MatchRequest(QueryBody, BoundsBody):
         default_factory=AlignBody,
         description="Match the sentence blocks of the best candidates with those of the query, in "
         "semantic and hybrid mode. Nothing is encoded for it.",
-        json_schema_extra=_switch(True),
+        json_schema_extra=_or(_SWITCH, default=True),
     )
     rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
         default=None,
         description="Read the first candidates together with the query and put the best first; a "
         "number is that of the candidates. Refused where the service has no reranker.",
-        json_schema_extra=_or_a_number,
+        json_schema_extra=_or(_NUMBER),
     )
     explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
         default=None,
         description="Say of the first matches why they match: passages, sections, coverage, "
         "relation. It is made from stored vectors: no match is encoded for it.",
-        json_schema_extra=_switch(False),
+        json_schema_extra=_or(_SWITCH, default=False),
     )
     collapse: bool = Field(
         default=False,
@@ -194,18 +193,14 @@ class MatchRequest(QueryBody, BoundsBody):
         )
 
     def to_queries(self) -> list[Query]:
-        """Return the queries, each with the JSON pointer to it."""
-        if self.queries is None:
-            return [self.to_query("#")]
-        return _to_queries("queries", self.queries)
-
-    def to_examples(self) -> tuple[list[Query], list[Query]]:
-        """Return the examples that matches are like, and the others; none without `like`."""
-        return _to_queries("like", self.like or []), _to_queries("unlike", self.unlike or [])
-
-
-def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
-    return [query.to_query(f"#/{field}/{number}") for number, query in enumerate(given)]
+        """Return the queries or examples, each with the JSON pointer to it."""
+        lists = {"queries": self.queries, "like": self.like, "unlike": self.unlike}
+        several = [
+            query.to_query(f"#/{field}/{number}")
+            for field, given in lists.items()
+            for number, query in enumerate(given or ())
+        ]
+        return several or [self.to_query("#")]
 
 
 # Why matches have no probability, besides what a collection gives for a reason.
@@ -216,7 +211,7 @@ _HIT_FIELDS = tuple(field.name for field in fields(records.Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
 
-class MatchBody(BaseModel):
+class MatchBody(ScoresBody):
     """A document that matches."""
 
     id: str
@@ -226,34 +221,9 @@ class MatchBody(BaseModel):
     )
     title: str
     metadata: dict[str, JsonValue]
-    semantic_score: float = Field(
-        description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
-        "mode; where the latter is null, of what the former lets expect of it."
-    )
-    vector_score: float = Field(description="Cosine of the two document vectors.")
-    alignment_score: float | None = nullable(
-        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
-        "were not aligned."
-    )
-    lexical_score: float | None = nullable(
-        "Cosine of the words of the two documents; null in semantic mode."
-    )
     terms: tuple[TermWeight, ...] = Field(
         description="The terms that give most to the lexical score, each with its share of it; "
         "empty in semantic mode."
-    )
-    probability: float | None = nullable(
-        "Probability that it is a match, among pairs half of which are; null where the false "
-        "positive rate is, where the checkpoint has no calibration of such scores, and with `like`."
-    )
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null where that was not measured: "
-        "fewer than 100 documents, or not yet; and with `like`."
-    )
-    relevant: bool | None = nullable(
-        "Whether the score rises above the level of chance: at most "
-        f"{CHANCE_DOCUMENTS} of the measured documents, `false_positive_rate` of them, would reach "
-        "it if they were random; null where `false_positive_rate` is."
     )
     explanation: ComparisonBody | None = nullable(
         "Why it matches, the query on the left, or the example of the highest score, scored as by "

@@ -102,13 +102,10 @@ async def change_standing_query(
 ) -> tuple[StandingQuery, StandingQuery]:
     """Change a standing query, durably; without a bound it gets the default.
 
-    What waited for it begins at once.
+    What waited for it begins at once. InvalidInputError if a bound has no calibration.
 
     Returns:
         The query as it was, and as it is.
-
-    Raises:
-        InvalidInputError: a bound needs a calibration that does not exist.
     """
     standing = collection.standing
 
@@ -133,8 +130,7 @@ Looked = TypeVar("Looked", bound=Interest)
 def _bounded(calibrator: ScoreCalibrator, given: Looked) -> Looked:
     """Return what is looked for inside the bounds given or, if none is, what calibration allows.
 
-    Raises:
-        InvalidInputError: none is given and there is no calibration, or that of one is missing.
+    InvalidInputError if none is given and there is no calibration, or that of one is missing.
     """
     if given.bounds == Bounds():
         if calibrator.null_distribution(given.mode) is not None:
@@ -244,10 +240,8 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
 def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
     """Return what is searched for; None if it was removed, or its document."""
     if query.document is None:
-        found = collection.standing.store.read_text(query)
-    else:
-        found = find_stored(collection.data, [query.document]).get(query.document)
-    return None if found is None else found.to_query()
+        return collection.standing.store.read_text(query)
+    return find_stored(collection.data, [query.document]).get(query.document)
 
 
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:

@@ -106,25 +106,17 @@ class WebhookChange(_Change):
     )
 
     def apply(self, before: Webhook | None) -> Webhook:
-        """Return the webhook that there is to be.
-
-        Raises:
-            InvalidInputError: it has no address.
-        """
-        url = self.url
-        if url is None and before is not None:
-            url = before.url
-        if url is None:
+        """Return the webhook that there is to be; InvalidInputError if it has no address."""
+        kept = before or new_webhook("", "")
+        url, secret = self.url or kept.url, kept.secret
+        if not url:
             detail = "give this: the query has no webhook"
             raise InvalidInputError([FieldError("#/webhook/url", detail)])
-        if before is None:
-            return new_webhook(url, self.secret or make_secret())
-        secret = before.secret
-        if "secret" in self.model_fields_set:
+        if not secret or "secret" in self.model_fields_set:
             secret = self.secret or make_secret()
-        if (url, secret) == (before.url, before.secret):
-            return before
-        return new_webhook(url, secret, before.delivered)
+        if (url, secret) == (kept.url, kept.secret):
+            return kept
+        return new_webhook(url, secret, kept.delivered)
 
 
 class StandingQueryChange(_Change, BoundsBody):

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     BaseModel,
     Field,
     PlainSerializer,
@@ -22,9 +21,10 @@ from encoder.blocks import Receipt
 from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
-from index.store.filters import Filter, filter_from_json
+from index.store.filters import Filter
 from service.encode import EncodedText
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
+from service.match.filter import FilterBody
 from service.schemas import ReceiptBody, nullable
 from service.standing.targets import origin_of
 from service.state import State, events, keep_newest, progress, standing
@@ -80,22 +80,13 @@ def new_webhook(url: str, secret: str, delivered: int = 0) -> Webhook:
     )
 
 
-def _readable(given: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a filter in JSON that can be evaluated."""
-    if given is not None:
-        filter_from_json(given)
-    return given
-
-
 class Interest(BaseModel, frozen=True):
     """What a standing query looks for; new documents must meet at least one bound."""
 
     document: str | None = nullable("Id of the stored document; null for a text.")
     title: str = Field(description="Of the text.")
     mode: Mode
-    filter: Annotated[dict[str, Any] | None, AfterValidator(_readable)] = nullable(
-        "The filter, as it is evaluated; null for none."
-    )
+    filter: dict[str, Any] | None = nullable("The filter, as it is evaluated; null for none.")
     min_score: float | None = nullable("Null where it does not count.")
     min_probability: float | None = nullable("Null where it does not count.")
     max_false_positive_rate: float | None = nullable("Null where it does not count.")
@@ -107,8 +98,8 @@ class Interest(BaseModel, frozen=True):
 
     @property
     def where(self) -> Filter | None:
-        """What its metadata must pass."""
-        return None if self.filter is None else filter_from_json(self.filter)
+        """What its metadata must pass; ValueError where what is stored is no filter."""
+        return None if self.filter is None else FilterBody(**self.filter).to_filter()
 
 
 class StandingQuery(Interest, frozen=True):
@@ -354,13 +345,10 @@ class StandingStore:
         """Record how far the webhook of a query has come; nothing of one that is another by now.
 
         What was received stays received where the secret is another one; a failure does not count
-        then.
+        then. StandingQueryNotFoundError if the query was removed.
 
         Returns:
             Whether the next event may be delivered to it.
-
-        Raises:
-            StandingQueryNotFoundError: the query was removed.
         """
         with self._state.writing() as connection:
             now = _find(connection, query.id)

@@ -19,9 +19,13 @@ MAX_URL_CHARACTERS = 2_048
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _RESOLVE_SECONDS = 5.0
 # IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
+# Teredo and 6to4, the last two, lead to an address of IPv4.
 _SPECIAL = tuple(
     ipaddress.ip_network(network)
-    for network in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10")
+    for network in (
+        *("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10"),
+        *("2001::/32", "2002::/16"),
+    )
 )
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -39,8 +43,7 @@ def origin_of(url: str) -> str:
 def parse_target(url: str) -> httpcore2.URL:
     """Take a URL apart, once: what is checked is what is connected to.
 
-    Raises:
-        ValueError: it is not one that a webhook may have; the message quotes nothing of it.
+    ValueError, which quotes nothing of it, if a webhook may not have it.
     """
     if len(url) > MAX_URL_CHARACTERS or not (url.isascii() and url.isprintable()) or " " in url:
         raise ValueError(f"must be a URL of at most {MAX_URL_CHARACTERS} ASCII characters")
@@ -73,10 +76,9 @@ class AllowedTargets:
                 self._names.add(host.lower())
 
     async def check(self, target: httpcore2.URL) -> None:
-        """Refuse a target that may not be reached; a name that does not resolve may do so later.
+        """Raise TargetRefusedError for a target that may not be reached, or not without TLS.
 
-        Raises:
-            TargetRefusedError: the address is not allowed, or not without TLS.
+        A name that does not resolve may do so later.
         """
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
@@ -86,11 +88,7 @@ class AllowedTargets:
                 raise TargetRefusedError(_refusal(target)) from None
 
     async def resolve(self, target: httpcore2.URL) -> list[str]:
-        """Return the addresses of a target that may be reached, at least one.
-
-        Raises:
-            TargetRefusedError: there is none.
-        """
+        """Return the addresses of a target that may be reached, or raise TargetRefusedError."""
         loop = asyncio.get_running_loop()
         try:
             host, port = target.host.decode(), target.origin.port
@@ -98,7 +96,7 @@ class AllowedTargets:
         except UnicodeError as error:
             raise TargetRefusedError("its host is no name and no address") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        kept = [address for address in addresses if self._permits(target, _address_of(address))]
+        kept = [address for address in addresses if self._permits(target, address)]
         if not kept:
             raise TargetRefusedError(_refusal(target))
         return kept
@@ -106,14 +104,10 @@ class AllowedTargets:
     def _names_host_of(self, target: httpcore2.URL) -> bool:
         return target.host.decode() in self._names
 
-    def _permits(self, target: httpcore2.URL, address: Address | None) -> bool:
-        if self._names_host_of(target):
-            return True
-        if address is None:
-            return False
-        embedded = _embedded(address)
-        named = (any(part in network for network in self._networks) for part in embedded)
-        return all(named) or (_is_secure(target) and all(map(_is_public, embedded)))
+    def _permits(self, target: httpcore2.URL, address: str) -> bool:
+        reached = _reached(ipaddress.ip_address(address))
+        named = any(reached in network for network in self._networks)
+        return named or self._names_host_of(target) or (_is_secure(target) and _is_public(reached))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
@@ -144,24 +138,13 @@ def _refusal(target: httpcore2.URL) -> str:
     return "must be https, or one of webhook_hosts"
 
 
-def _address_of(host: str) -> Address | None:
-    """Return the address that a host is, without the scope of a link; None for a name."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-
-
-def _embedded(address: Address) -> list[Address]:
-    """Return an address with those of IPv4 that its packets may be passed on to."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return [address]
-    if address.ipv4_mapped is not None:
-        return [address.ipv4_mapped]
-    inner = [address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [address, *(part for part in inner if part is not None)]
+def _reached(address: Address) -> Address:
+    """Return the address of IPv4 that an address stands for, or the address itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return address.ipv4_mapped or address
+    return address
 
 
 def _is_public(address: Address) -> bool:

@@ -41,11 +41,7 @@ def make_secret() -> str:
 
 
 def check_secret(secret: str) -> str:
-    """Return a secret that a client chose.
-
-    Raises:
-        ValueError: it is not `whsec_` and the Base64 of 24 to 64 bytes.
-    """
+    """Return a secret that a client chose, or raise ValueError if it has not the `SECRET_FORM`."""
     if not re.fullmatch(SECRET_FORM, secret):
         raise ValueError(f"must be {WHSEC} and the Base64 of 24 to 64 bytes")
     return secret
@@ -197,11 +193,7 @@ class Webhooks:
         )
 
     async def _deliver(self, query_id: str, webhook: Webhook, event: Event) -> None:
-        """Send one event, and take any 2xx as its receipt.
-
-        Raises:
-            _FailedError: it was not received.
-        """
+        """Send one event, and take any 2xx as its receipt; _FailedError if there is none."""
         sent = {"type": EVENT_TYPE, "timestamp": event.created, "data": event.model_dump()}
         body = json.dumps(sent, ensure_ascii=False).encode()
         target = targets.parse_target(webhook.url)

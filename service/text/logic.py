@@ -33,13 +33,8 @@ _STEM = "Sent"  # a file without any title has its name, and the file of a clien
 class SentFiles:
     """Reads files that clients send, a few at a time. Use it from the event loop only."""
 
-    def __init__(self, limits: ReadingLimits = LIMITS) -> None:
-        """Read none yet.
-
-        Args:
-            limits: of the child process that reads a file.
-        """
-        self._limits = limits
+    def __init__(self) -> None:
+        """Read none yet."""
         self._places = Admission(_WAITING, "files")
         self._threads = ThreadPoolExecutor(_AT_ONCE, "file", lower_priority)
 
@@ -69,6 +64,6 @@ class SentFiles:
             path = Path(folder) / f"{_STEM}{suffix}"
             path.write_bytes(content)
             # A child for each: nothing of one file is left where another one is read.
-            with FileReader(self._limits) as reader:
+            with FileReader(LIMITS) as reader:
                 found = reader.read(path)
         return replace(found, title="") if found.title == _STEM else found

@@ -6,13 +6,13 @@ They leave a reserve of the disk to the store.
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from encoder.atomic_files import replace_durably
+from encoder.atomic_files import sync
 from index.corpus.json_lines import BadLine, Line, parse_document, read_stream
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
@@ -105,17 +105,18 @@ class UploadFile:
 
     Attributes:
         size: bytes written so far, decompressed.
+        kept: it belongs to a job.
     """
 
     def __init__(
         self,
         path: Path,
-        *,
         max_bytes: int,
+        *,
         gzip: bool,
         disk_reserve_bytes: int = 0,
     ) -> None:
-        """Create a file next to `path`, which `finish` moves there.
+        """Create the file; one that belongs to no job is removed at the next start.
 
         Args:
             path: ID.ndjson of the job.
@@ -124,18 +125,18 @@ class UploadFile:
             disk_reserve_bytes: free bytes of the disk that it leaves.
         """
         self._path = path
-        self._partial = path.with_suffix(".partial")
         self._max_bytes = max_bytes
         self._reserve = disk_reserve_bytes
         self._gunzip = _Gunzip() if gzip else None
         self._received = 0
         self.size = 0
+        self.kept = False
         self._lines = 0
         self._line_is_filled = False
         self._digest = hashlib.sha256()
         with _storing(path):
             path.parent.mkdir(exist_ok=True)
-            self._file = self._partial.open("wb")
+            self._file = path.open("wb")
 
     def write(self, chunk: bytes) -> None:
         """Write the next bytes of the request.
@@ -160,11 +161,7 @@ class UploadFile:
                 self._file.write(part)
 
     def finish(self) -> Upload:
-        """Move the file to its path, durably.
-
-        Raises:
-            InvalidInputError: every line is blank.
-        """
+        """Make the file durable; InvalidInputError if every line is blank."""
         if self._gunzip is not None:
             self._gunzip.check_end()
         lines = self._lines + self._line_is_filled
@@ -172,18 +169,17 @@ class UploadFile:
             raise errors.InvalidInputError([errors.FieldError("#", "has no line")])
         with _storing(self._path):
             self._file.close()
-            replace_durably(self._partial, self._path)
+            sync(self._path)
+            sync(self._path.parent)
         return Upload(
             id=self._path.stem, accepted=lines, size=self.size, digest=self._digest.digest()
         )
 
     def abandon(self) -> None:
         """Remove the file, finished or not."""
-        for undo in (self._file.close, self._partial.unlink, self._path.unlink):
-            try:
+        for undo in (self._file.close, self._path.unlink):
+            with suppress(OSError):  # the disk is full
                 undo()
-            except OSError:  # the disk is full, or the file does not exist
-                continue
 
     def _count_lines(self, part: bytes) -> None:
         """Count lines that are not blank, with arrays: a part may be a million empty lines."""
@@ -232,11 +228,7 @@ class _Gunzip:
 
 
 def verify_upload(path: Path, digest: bytes) -> bool:
-    """Return whether a file exists and has the content that was received.
-
-    Raises:
-        StoreError: it exists and cannot be read.
-    """
+    """Return whether a file has the content that was received; StoreError if it is unreadable."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest() == digest

@@ -10,14 +10,12 @@ The files of the jobs that have not ended are in uploads/ of the data directory.
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-
-from sqlalchemy import Connection
 
 from encoder.atomic_files import write_atomically
 from index.document import Document
@@ -28,7 +26,7 @@ from service.engine import Collection
 from service.limits import check_disk
 from service.metrics import CollectionMetrics, JobEnd
 from service.settings import Settings
-from service.state import IdempotencyStore, State, StoredResponse, request_digest
+from service.state import IdempotencyStore, State
 from service.threads import Worker, run_in
 from service.uploads import files
 from service.uploads.store import Batch, Job, JobStore, LineError, Upload
@@ -38,6 +36,7 @@ _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
 _FULL_SECONDS = 10  # after which a client may try again
 _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
+_CHUNK_BYTES = 2**20
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,7 +70,6 @@ class Jobs:
         self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
-        self._state = state
         self._settings = settings
         self._uploads = data / files.UPLOADS_DIRECTORY
         self._receiving: list[str] = []  # whose uploads arrive now
@@ -97,13 +95,24 @@ class Jobs:
             _LOG.error("%s", error)
         self.worker.start()
 
-    @contextmanager
-    def receiving(self, client: str = "", announced: int = 0) -> Iterator[None]:
-        """Give a place to an upload of a client while the block runs. From the event loop only.
+    @asynccontextmanager
+    async def receive(
+        self,
+        chunks: AsyncIterator[bytes],
+        charge: Callable[[int], Awaitable[None]],
+        client: str,
+        *,
+        announced: int,
+        gzip: bool,
+    ) -> AsyncIterator[tuple[files.UploadFile, Upload]]:
+        """Receive an upload, which is durable in the block, and gone after it unless it is a job.
 
         Args:
-            client: whose it is; none takes all places.
-            announced: bytes of its body; 0 if not known.
+            chunks: the body as it arrives; one that ends too soon raises.
+            charge: is called with how many bytes, decompressed, were received.
+            client: who sends it; none takes all places.
+            announced: bytes of the body; 0 if not known.
+            gzip: whether it is compressed.
 
         Raises:
             OverloadedError: there are too many uploads, of all or of this client.
@@ -117,36 +126,36 @@ class Jobs:
             raise errors.OverloadedError(_FULL_SECONDS, "jobs")
         if clients.count(client) >= files.MAX_UPLOADS_OF_CLIENT:
             raise errors.OverloadedError(_FULL_SECONDS, "client_jobs")
-        check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
+        limit, reserve = self._settings.max_upload_bytes, self._settings.disk_reserve_bytes
+        check_disk(self._uploads.parent, announced, reserve)
         self._receiving.append(client)
+        path, held = self._uploads / f"{uuid.uuid4().hex}.ndjson", list[bytes]()
+        file: files.UploadFile | None = None
         try:
-            yield
-        finally:
+            file = await run_in(
+                self.threads, files.UploadFile, path, limit, gzip=gzip, disk_reserve_bytes=reserve
+            )
+            async for chunk in chunks:
+                held.append(chunk)
+                if sum(map(len, held)) >= _CHUNK_BYTES:
+                    await run_in(self.threads, file.write, b"".join(held))
+                    held.clear()
+            await run_in(self.threads, file.write, b"".join(held))
+            await charge(file.size)
+            yield file, await run_in(self.threads, file.finish)
+        finally:  # also when the client disconnects or the service stops
             self._receiving.remove(client)
+            if file is not None and not file.kept:
+                await asyncio.shield(asyncio.to_thread(file.abandon))
 
-    def begin_upload(self, *, gzip: bool) -> files.UploadFile:
-        """Open the file of a new upload."""
-        return files.UploadFile(
-            self._uploads / f"{uuid.uuid4().hex}.ndjson",
-            max_bytes=self._settings.max_upload_bytes,
-            gzip=gzip,
-            disk_reserve_bytes=self._settings.disk_reserve_bytes,
-        )
-
-    def add(
-        self,
-        upload: Upload,
-        answered: Callable[[Connection], None] | None = None,
-        client: str = "",
-    ) -> None:
-        """Create a job of a client for an upload, durably, and wake the runner.
-
-        `answered` stores the response to it in the same transaction.
-        """
-        with self._state.writing() as connection:
-            self.store.insert(connection, upload, client)
-            if answered is not None:
-                answered(connection)
+    async def add(self, file: files.UploadFile, upload: Upload, client: str) -> None:
+        """Create a job of a client for an upload, durably, and wake the runner."""
+        file.kept = True  # also when the client disconnects meanwhile
+        try:
+            await run_in(self.threads, self.store.insert, upload, client)
+        except StoreError:
+            file.kept = False
+            raise
         self.worker.woken.set()
 
     def end(self, job_id: str, state: JobEnd, detail: str | None = None) -> None:
@@ -209,72 +218,8 @@ class Jobs:
 
 
 BATCH_DOCUMENTS = 64
-_CHUNK_BYTES = 2**20
 
 Numbered = tuple[int, Document]
-
-
-async def submit_upload(
-    jobs: Jobs,
-    chunks: AsyncIterator[bytes],
-    charge: Callable[[int], Awaitable[None]],
-    respond: Callable[[Upload], StoredResponse],
-    *,
-    gzip: bool,
-    key: str | None,
-    client: str,
-) -> tuple[StoredResponse, bool]:
-    """Receive an upload and create a job for it; both are durable at return.
-
-    Args:
-        jobs: among which it has a place.
-        chunks: the body as it arrives; one that ends too soon raises.
-        charge: is called with how many bytes, decompressed, were received.
-        respond: makes the response.
-        gzip: whether the body is compressed.
-        key: the Idempotency-Key, if there is one.
-        client: who sends it.
-
-    Returns:
-        The response, and whether it is a replay of an earlier one.
-    """
-    threads = jobs.threads
-    file = await run_in(threads, jobs.begin_upload, gzip=gzip)
-    try:
-        upload = await _receive(threads, file, chunks, charge)
-        request = request_digest("lines", upload.digest)
-        stored = await run_in(threads, jobs.idempotency.find, key, request)
-    except BaseException:  # also when the client disconnects or the service stops
-        await asyncio.shield(asyncio.to_thread(file.abandon))
-        raise
-    if stored:
-        await run_in(threads, file.abandon)
-        return stored, True
-    response = respond(upload)
-    store = partial(jobs.idempotency.insert, key, request, response) if key else None
-    try:
-        await run_in(threads, jobs.add, upload, store, client)
-    except StoreError:
-        await run_in(threads, file.abandon)
-        raise
-    return response, False
-
-
-async def _receive(
-    threads: ThreadPoolExecutor,
-    file: files.UploadFile,
-    chunks: AsyncIterator[bytes],
-    charge: Callable[[int], Awaitable[None]],
-) -> Upload:
-    held: list[bytes] = []
-    async for chunk in chunks:
-        held.append(chunk)
-        if sum(map(len, held)) >= _CHUNK_BYTES:
-            await run_in(threads, file.write, b"".join(held))
-            held.clear()
-    await run_in(threads, file.write, b"".join(held))
-    await charge(file.size)
-    return await run_in(threads, file.finish)
 
 
 def run_job(collection: Collection, job: Job) -> None:

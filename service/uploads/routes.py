@@ -6,15 +6,14 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from service.access import client_of, own_name
+from service.access import client_of
 from service.body import NDJSON, BodyKind
-from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
+from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, respond_once
 from service.errors import UnsupportedMediaTypeError
 from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router
 from service.state import StoredResponse
 from service.threads import run_in
-from service.uploads.logic import submit_upload
 from service.uploads.store import Job, JobResponse, Upload
 
 
@@ -118,18 +117,17 @@ async def post_lines(
 ) -> Response:
     """Receive an upload; respond when it is durable, before it is indexed."""
     jobs, prefix = collection.jobs, request.state.prefix
-    key, client = own_name(request.scope, idempotency_key), client_of(request.scope)
+    client, charge = client_of(request.scope), request.state.charge.spend
+    announced, gzip = request.state.announced, _is_gzip(request)
+    receiving = jobs.receive(request.stream(), charge, client, announced=announced, gzip=gzip)
+    async with receiving as (file, upload):
 
-    def respond(upload: Upload) -> StoredResponse:
-        return StoredResponse(202, upload.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
+        async def work() -> StoredResponse:
+            await jobs.add(file, upload, client)
+            body = upload.model_dump_json().encode()
+            return StoredResponse(202, body, f"{prefix}/jobs/{upload.id}")
 
-    gzip = _is_gzip(request)
-    with jobs.receiving(client, request.state.announced), jobs.idempotency.in_progress(key):
-        charge = request.state.charge.spend
-        answer, replayed = await submit_upload(
-            jobs, request.stream(), charge, respond, gzip=gzip, key=key, client=client
-        )
-    return to_response(answer, replayed=replayed)
+        return await respond_once(request, collection, idempotency_key, work, upload.digest)
 
 
 def _is_gzip(request: Request) -> bool:

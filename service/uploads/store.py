@@ -100,8 +100,8 @@ class JobStore:
         self._state = state
         self._server = server
 
-    def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
-        """Store a new job of a client in the transaction of the caller."""
+    def insert(self, upload: Upload, client: str = "") -> None:
+        """Store a new job of a client, durably."""
         row = {
             **dict(upload),
             "state": "waiting",
@@ -109,8 +109,9 @@ class JobStore:
             "created": utc_now(),
             "server": self._server,
         }
-        connection.execute(insert(jobs).values(row))
-        keep_newest(connection, jobs.c.number, MAX_ENDED_JOBS, ~_UNFINISHED)
+        with self._state.writing() as connection:
+            connection.execute(insert(jobs).values(row))
+            keep_newest(connection, jobs.c.number, MAX_ENDED_JOBS, ~_UNFINISHED)
 
     def find(self, job_id: str) -> JobResponse:
         """Return a job and its first errors."""

@@ -147,14 +147,8 @@ class EncodeScheduler:
             max_queue_tokens: tokens that may be reserved at a time.
             metrics: where to count.
             max_queue_seconds: work that may be queued ahead of a new request.
-            cache: of block vectors, if there is one.
-
-        Raises:
-            ValueError: there is a cache, and the encoder is recurrent: the vector of a block then
-                depends on more than its tokens.
+            cache: of block vectors, if there is one; not for a recurrent encoder.
         """
-        if cache is not None and encoder.recurrent:
-            raise ValueError("block vectors of a recurrent encoder cannot be cached")
         self._encoder = encoder
         self._metrics = metrics
         self.cache = cache

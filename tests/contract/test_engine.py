@@ -86,8 +86,7 @@ def whitening(seed: int) -> AlignmentSpace:
 def query(number: int) -> EncodedQuery:
     found = document(1_000 + number)
     assert found.blocks is not None or number % 10 == 0
-    blocks = None if found.blocks is None else found.blocks.vectors
-    return EncodedQuery(found.document.text, found.vector, blocks=blocks)
+    return EncodedQuery(found.document.text, found.vector, blocks=found.blocks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from index.progress import SilentProgress
 from service.engine import Engine
 from service.searchers import SearchProcesses
 from tests.kit.paragraphs import text_of
-from tests.kit.service_fixtures import with_parts
 from tests.kit.waiting import wait_until
 
 MODES = ("semantic", "lexical", "hybrid")
@@ -53,9 +52,7 @@ def engine_of(client: Any) -> Engine:
 
 
 def processes_of(client: Any) -> SearchProcesses:
-    processes = engine_of(client).search_processes
-    assert processes is not None
-    return processes
+    return engine_of(client).search_processes
 
 
 def pid_of(client: Any) -> int:
@@ -80,12 +77,9 @@ def by_process(client: Any, body: dict[str, Any]) -> Any:
 
 def by_thread(client: Any, body: dict[str, Any], status: int = 200) -> Any:
     """Return what the same server answers without its processes."""
-    engine = engine_of(client)
-    client.app.state.engine = with_parts(engine, search_processes=None)
-    try:
+    with pytest.MonkeyPatch.context() as without:
+        without.setattr(processes_of(client), "_processes", [])
         response = client.post("/match", json=body)
-    finally:
-        client.app.state.engine = engine
     assert response.status_code == status, response.text
     return response.json()
 

@@ -42,7 +42,7 @@ DOCUMENTS = {
     "half": ("heron bolt", 30.0, blocks(0, 6)),
     "blockless": ("judge bolt", 20.0, None),
 }
-QUERY = EncodedQuery("heron marsh reed", direction(0.0), blocks=blocks(0, 1, 2).vectors)
+QUERY = EncodedQuery("heron marsh reed", direction(0.0), blocks=blocks(0, 1, 2))
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_out_of_budget_nothing_is_aligned(data: DataDirectory, mode: Mode, budge
 def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> None:
     found = find(data, stored(data, "aligned"))
     assert names(found.hits)[0] == "half"
-    by_text = replace(stored(data, "aligned"), blocks=blocks(0, 1, 2, 7).vectors)
+    by_text = replace(stored(data, "aligned"), blocks=blocks(0, 1, 2, 7))
     assert find(data, by_text).hits == found.hits
 
 

@@ -7,12 +7,13 @@ import pytest
 
 from encoder.arrays import Float32
 from index.progress import SilentProgress
+from index.store.records import Facet
 from service.map.layout import between, lay_out
 from service.map.logic import (
     MAP_FILE,
     OTHER,
     SIDE,
-    colourings,
+    coloured,
     divide,
     keep_map,
     make_map,
@@ -65,17 +66,12 @@ def test_equal_documents_have_places_whatever_their_number(number: int) -> None:
     assert set(labels.tolist()) <= set(range(len(centres)))
 
 
-def test_fields_that_tell_documents_apart_colour_them() -> None:
-    metadata = [
-        {"kind": "story", "id": 1, "year": 1},
-        {"kind": ["law", "tax"], "id": 2, "year": True},
-        {"kind": "law", "id": 3, "note": {"a": 1}},
-        {},
-    ]
-    found = colourings(metadata)
-    assert found.keys() == {"kind"}
-    named = [found["kind"].values[n] if n != OTHER else "" for n in found["kind"].of]
-    assert named == ["story", "law", "law", ""]
+def test_documents_are_coloured_by_the_frequent_values() -> None:
+    facet = Facet("kind", 4, [("law", 2), ("story", 1), (1, 1)])
+    kinds = ["story", ["law", "tax"], "law", True, {"a": 1}]
+    found = coloured(facet, [{"kind": kind} for kind in kinds] + [{}])
+    named = [found.values[n] if n != OTHER else "" for n in found.of]
+    assert named == ["story", "law", "law", "", "", ""]
 
 
 def test_the_map_has_every_document_and_follows_the_store(filled: Any) -> None:

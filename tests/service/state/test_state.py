@@ -170,12 +170,9 @@ def test_a_write_is_whole_or_undone(state: State, store: FeedbackStore) -> None:
 
 
 def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
-    state = reopen()
-    jobs = JobStore(state)
-    with state.writing() as connection:
-        for name in ("first", "second"):
-            upload = Upload(id=name, size=2**33, accepted=7, digest=b"\0digest")
-            jobs.insert(connection, upload, "key:a")
+    jobs = JobStore(reopen())
+    for name in ("first", "second"):
+        jobs.insert(Upload(id=name, size=2**33, accepted=7, digest=b"\0digest"), "key:a")
     first, second = jobs.unfinished()
     begun = jobs.begin(first)
     assert begun is not None

@@ -87,8 +87,11 @@ def test_a_file_that_is_not_read_is_refused_by_its_head(
         assert "application/pdf" in answer.json()["detail"]
 
 
-def test_a_hostile_file_ends_its_reader_and_nothing_else(library: Any) -> None:
-    files = SentFiles(ReadingLimits(memory_bytes=384 * 2**20, cpu_seconds=20, wait_seconds=40))
+def test_a_hostile_file_ends_its_reader_and_nothing_else(
+    library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.text.logic.LIMITS", ReadingLimits(memory_bytes=384 * 2**20))
+    files = SentFiles()
     hostile = pdf_of_operators(b"/P <</A 1>> BDC ", 2_000_000)
 
     async def read() -> None:

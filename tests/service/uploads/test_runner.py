@@ -66,7 +66,8 @@ class Recorder:
 
 def add(jobs: Jobs, client: str = "") -> str:
     job_id = uuid.uuid4().hex
-    jobs.add(Upload(id=job_id, size=1, accepted=1, digest=DIGEST), None, client)
+    jobs.store.insert(Upload(id=job_id, size=1, accepted=1, digest=DIGEST), client)
+    jobs.worker.woken.set()
     return job_id
 
 

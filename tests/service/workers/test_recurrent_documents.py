@@ -11,9 +11,8 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from service.metrics import Metrics
 from service.workers.queue import EncodeResult
-from service.workers.scheduler import EncodeCache, EncodeScheduler
+from service.workers.scheduler import EncodeScheduler
 from tests.service.workers.conftest import encode, within_time
 
 BOUND = 100_000
@@ -70,11 +69,3 @@ def test_a_page_behind_a_book_is_done_before_the_book(
 
     within_time(run())
     assert scheduler.queue.queued_tokens == 0
-
-
-def test_there_is_no_cache_of_block_vectors(encoder: OnnxEncoder) -> None:
-    metrics = Metrics()
-    cache = EncodeCache(10_000, 32, metrics)
-    with pytest.raises(ValueError, match="cannot be cached"):
-        EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=metrics, cache=cache)
-    cache.close()

@@ -132,8 +132,8 @@ def waiting(data: Path) -> Path:
     (data / "uploads").mkdir()
     file = UploadFile(data / "uploads" / "a1.ndjson", max_bytes=1000, gzip=False)
     file.write(b'{"id": "new", "text": "Music."}\n')
-    with closing(open_state(data)) as state, state.writing() as connection:
-        JobStore(state).insert(connection, file.finish())
+    with closing(open_state(data)) as state:
+        JobStore(state).insert(file.finish())
     return data
 
 
