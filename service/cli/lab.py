@@ -234,7 +234,7 @@ def fit_calibration(
     random. Each corpus counts the same. Use corpora that the checkpoint was not trained on, the
     more the better; the printed errors are each of a map that was fitted without the corpus.
     """
-    require_extra("evaluate", "lab fit-calibration", "sklearn")
+    require_extra("evaluate", "lab fit-calibration")
     known = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
     checks.output_folder(checkpoint, "CHECKPOINT")
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
@@ -266,12 +266,11 @@ def embed(
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
     reading_share: options.ReadingShareOption = None,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
     opening.check_corpus(corpus)
     checks.output_file(output)
-    loaded = load(encoder, precision, reading_share=reading_share)
+    loaded = load(encoder, reading_share=reading_share)
     with show_progress(console) as progress:
         embedded = embed_corpus(corpus, loaded, progress)
     write_embedded_corpus(output, embedded)

@@ -20,25 +20,15 @@ def serve(
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
-    provider: options.ProviderOption = None,
-    threads: options.ThreadsOption = None,
     reranker: options.RerankerOption = None,
 ) -> None:
     """Serve an index over HTTP; `longmatch settings` prints all other settings."""
     checks.output_folder(data, "--data")
     checks.address(host, port)
-    checks.open_checkpoint(encoder, precision, provider, data=data)
+    checks.open_checkpoint(encoder, data=data)
     if reranker:
         checks.reranker(reranker)
-    given = {
-        "data": data,
-        "encoder": encoder,
-        "precision": precision,
-        "providers": tuple(provider) if provider else None,
-        "threads": threads,
-        "reranker": reranker,
-    }
+    given = {"data": data, "encoder": encoder, "reranker": reranker}
     begin(host, port, {name: value for name, value in given.items() if value is not None})
 
 

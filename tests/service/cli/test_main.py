@@ -13,7 +13,7 @@ from tests.kit.command import Run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["index", "nowhere", "--threads", "0"], "--threads"),
+        (["index", "nowhere", "--actors", "0"], "--actors"),
         (["match", "x.txt", "--top-k", "0"], "--top-k"),
         (["match", "x.txt", "--mode", "fuzzy"], "'semantic', 'lexical', 'hybrid'"),
         (["serve", "--port", "70000"], "--port"),
