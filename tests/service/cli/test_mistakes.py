@@ -195,7 +195,6 @@ REFUSED = [
     ("lab export missing --precision int8", "CHECKPOINT: missing"),
     ("lab export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
     ("lab export weights --precision fp8", "--precision: 'fp8' is none of"),
-    ("lab export weights --precision int8 --corpus missing", "--corpus: missing"),
     ("serve --data corpus.jsonl", "--data: "),
     ("serve --data data --port {port}", "--port: 127.0.0.1:"),
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),

@@ -225,7 +225,6 @@ def test_no_query_that_was_learned_from_is_asked(
     answer = run_test(longmatch, data, checkpoint)
     assert answer.status == 2
     assert "data: 0 queries of the feedback with a relevant match" in answer.err
-    assert not (data / REENCODING / "store.sqlite3").exists()
     record.write_text("what is this")
     answer = run_test(longmatch, data, checkpoint)
     assert (answer.status, "its record of training is damaged" in answer.err) == (2, True)
