@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import errors
@@ -105,7 +106,7 @@ _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other reque
 
 @asynccontextmanager
 async def limited_time(
-    seconds: float | None, error: type[errors.ServiceError]
+    seconds: float | None, error: type[Exception]
 ) -> AsyncIterator[asyncio.Timeout]:
     """Cancel the block after this many seconds, where there are any, and raise this error."""
     timer = asyncio.timeout(seconds)
@@ -178,14 +179,14 @@ class TimedBody:
         self.hold(self.received)
 
 
-async def read_body(receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None if the client disconnected before it was complete."""
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """Return the body; ClientDisconnect if the client disconnected before it was complete."""
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return None
+            raise ClientDisconnect
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
@@ -197,7 +198,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 async def answer_unless_disconnected(
     app: ASGIApp, body: bytes, scope: Scope, receive: Receive, send: Send
-) -> bool:
+) -> None:
     """Let an application answer, and cancel it when the client disconnects before it has.
 
     Args:
@@ -207,8 +208,8 @@ async def answer_unless_disconnected(
         receive: of the server, which says that the client has disconnected.
         send: of the server.
 
-    Returns:
-        Whether it was left to end.
+    Raises:
+        ClientDisconnect: it was cancelled.
     """
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     answered = False
@@ -224,23 +225,15 @@ async def answer_unless_disconnected(
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             answered = True
 
-    work = asyncio.ensure_future(app(scope, receive_read, send_noted))
-    disconnection = asyncio.create_task(_until_disconnected(receive))
-    try:
-        await asyncio.wait({work, disconnection}, return_when=asyncio.FIRST_COMPLETED)
-        if answered:
-            # The server also reports a disconnection after the last byte.
-            await asyncio.wait({work})
-        ended = work.done()
-    finally:
-        work.cancel()
-        disconnection.cancel()
-        await asyncio.gather(work, disconnection, return_exceptions=True)
-    if not work.cancelled():
-        work.result()
-    return ended
+    async def cancel_on_disconnection() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not answered:  # the server also reports a disconnection after the last byte
+            timer.reschedule(asyncio.get_running_loop().time())
 
-
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async with limited_time(None, ClientDisconnect) as timer:
+        watching = asyncio.create_task(cancel_on_disconnection())
+        try:
+            await app(scope, receive_read, send_noted)
+        finally:
+            watching.cancel()

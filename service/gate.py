@@ -340,17 +340,14 @@ class Gate:
 
     async def _serve(self, kind: BodyKind, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and call the route, or let the route read it."""
-        if kind is BodyKind.LINES:
-            try:
+        try:
+            if kind is BodyKind.LINES:
                 await self._app(scope, receive, send)
-            except ClientDisconnect:
-                _count_cancelled(scope)
-            return
-        body = b"" if kind is BodyKind.NONE else await read_body(receive, self._limits[kind])
-        if body is None:
-            return
-        if not await answer_unless_disconnected(self._app, body, scope, receive, send):
-            _count_cancelled(scope)
+                return
+            body = b"" if kind is BodyKind.NONE else await read_body(receive, self._limits[kind])
+            await answer_unless_disconnected(self._app, body, scope, receive, send)
+        except ClientDisconnect:
+            scope["app"].state.engine.metrics.cancelled.inc()
 
 
 def _collection_name(scope: Scope, found: Found) -> str:
@@ -398,10 +395,6 @@ def _responding(
 def _request_id(headers: Headers) -> str:
     given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-
-
-def _count_cancelled(scope: Scope) -> None:
-    scope["app"].state.engine.metrics.cancelled.inc()
 
 
 def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
