@@ -63,12 +63,7 @@ _LENGTH_DIGITS = 19  # of a Content-Length; with more it is over any limit
 
 
 def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
-    """Check the head of a request against what its route takes.
-
-    Args:
-        headers: of the request.
-        kind: how the body is read.
-        limit: most bytes that it may have.
+    """Check the head of a request against what its route takes: a body of `limit` bytes at most.
 
     Returns:
         Its Content-Length in bytes; 0 if it has none, or no body is read.
@@ -199,17 +194,10 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 async def answer_unless_disconnected(
     app: ASGIApp, body: bytes, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Let an application answer, and cancel it when the client disconnects before it has.
-
-    Args:
-        app: to call.
-        body: that was read from `receive`.
-        scope: of the request.
-        receive: of the server, which says that the client has disconnected.
-        send: of the server.
+    """Let an application answer, with a body that was read from `receive`.
 
     Raises:
-        ClientDisconnect: it was cancelled.
+        ClientDisconnect: the client disconnected before it had answered, and it was cancelled.
     """
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     answered = False

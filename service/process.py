@@ -54,12 +54,8 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
     """Open the engine, then serve until SIGTERM or SIGINT; active requests are finished.
 
     The engine is opened before the server, so that an error of the checkpoint or the data is
-    reported in one line, and the port accepts connections only when requests will be fast.
-
-    Args:
-        host: address to listen on.
-        port: to listen on; 0 chooses a free one.
-        settings: of the service.
+    reported in one line, and the port accepts connections only when requests will be fast. Port 0
+    chooses a free one.
     """
     check_exposure(settings, host)
     tls = tls_options(settings)

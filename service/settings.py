@@ -14,17 +14,18 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.errors import SettingsError
-from service.former import check_former_settings
+from service.former import FORMER_SETTINGS
 
 T = TypeVar("T")
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 PREFIX = "LONGMATCH_"
-# Variables that are no settings: of tests, and those that Kubernetes and `docker --link` set for a
-# service of the name `longmatch`.
+# Variables that are no settings: the key of a client, those of tests, and those that Kubernetes and
+# `docker --link` set for a service of the name `longmatch`.
 _FOREIGN = re.compile(
-    r"LONGMATCH_(TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
+    r"LONGMATCH_(API_KEY|TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|"
+    r"(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
 )
 _ALLOWED_HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")  # and no address
@@ -305,10 +306,12 @@ def check_environment(names: Collection[str]) -> None:
     Raises:
         SettingsError: there is such a variable; names what replaces it, or the nearest setting.
     """
-    check_former_settings(names)
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in sorted(name.upper() for name in names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):
             continue
+        instead = FORMER_SETTINGS.get(name.removeprefix(PREFIX))
+        if instead is not None:
+            raise SettingsError(f"{name} is not a setting any more: {instead}")
         (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
         raise SettingsError(f"{name} is not a setting; the nearest name is {nearest}")

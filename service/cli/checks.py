@@ -96,13 +96,7 @@ def address(host: str, port: int) -> None:
 def open_checkpoint(
     name: str | Path | None, option: str = "--encoder", data: Path | None = None
 ) -> Checkpoint:
-    """Find an encoder, which loads no graph.
-
-    Args:
-        name: as of `find_encoder`.
-        option: that names it.
-        data: a data directory, whose encoder is the default.
-    """
+    """Find an encoder, by default that of a data directory; no graph is loaded."""
     if name is None and data is not None:
         name = remembered_encoder(data)
     return read_option(option, find_encoder, None if name is None else str(name))

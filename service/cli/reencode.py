@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,23 +39,8 @@ from training.data.corpus_folder import TRAINING, read_learned
 _WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What a test needs to know before anything is encoded.
-
-    Attributes:
-        judged: all queries of the feedback.
-        held_out: those of them that the new checkpoint did not learn from, and which compare.
-    """
-
-    judged: Sequence[JudgedQuery]
-    held_out: Sequence[JudgedQuery]
-
-
-def check_trial(data: Path) -> None:
-    """Check that there can be a test at all, without opening a store."""
-    require_extra("evaluate", "reencode --only-if-better")
-    tune.check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
+# All queries of the feedback, and those to test with: that compare, and were not learned from.
+Trial = tuple[Sequence[JudgedQuery], Sequence[JudgedQuery]]
 
 
 def open_trial(data: Path, new: Checkpoint) -> Trial:
@@ -75,17 +60,18 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
             f"is less so are none that the checkpoint learned from, and it takes {MIN_TESTED}: "
             "give more (POST /feedback), or wait for it",
         )
-    return Trial(judged, held_out)
+    return judged, held_out
 
 
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
+    judged, compared = trial
     served = load(None, data=made.data)
     new = made.encoder
     with _opened(made.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
-        texts = tune.passages(old, trial.judged, progress)
-        held_out = tune.searchable(sides, trial.held_out, progress)
+        texts = tune.passages(old, judged, progress)
+        held_out = tune.searchable(sides, compared, progress)
         known = tune.searchable(sides, texts, progress, complete=True)
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
@@ -177,7 +163,8 @@ def reencode(
             raise OptionError(option, "is for --only-if-better")
     opening.check_data_directory(data, "DATA", "index into a new database")
     if only_if_better:
-        check_trial(data)
+        require_extra("evaluate", "reencode --only-if-better")
+        tune.check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
     opened = opening.with_reading(checks.open_checkpoint(encoder, data=data), data, reading_share)
     trial = open_trial(data, opened) if only_if_better else None
     report = None
