@@ -166,7 +166,7 @@ READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 
 def _response(what: str, names: Iterable[str]) -> dict[str, Any]:
-    described = ", ".join(f"`{PROBLEM_TYPES[name].name}`" for name in names)
+    described = ", ".join(f"`{name}`" for name in names)
     content = {PROBLEM_JSON: {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
     return {"description": f"{what}: {described}. See /problems/NAME.", "content": content}
 
