@@ -72,7 +72,7 @@ class Router(APIRouter):
         """Add a route, and the one below a collection, if it belongs to one."""
         rules = replace(self._rules, **getattr(endpoint, "rules", {}))
         given = options.pop("openapi_extra", None) or {}
-        key = {} if rules.keyless == "always" else {"security": [{"key": []}]}
+        key: dict[str, Any] = {} if rules.keyless == "always" else {"security": [{"key": []}]}
         timeout = {} if rules.cost == "nothing" else {"parameters": [_reference(TIMEOUT_HEADER)]}
         extra = {**given, **key, **timeout}
         super().add_api_route(path, endpoint, **options, openapi_extra=extra)

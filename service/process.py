@@ -8,7 +8,7 @@ import uvicorn
 
 from service.app import check_exposure, create_app
 from service.errors import SettingsError
-from service.http_protocol import SendLimits, limited_protocol
+from service.http_protocol import limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from service.telemetry import configured_logs, require_exporter
@@ -57,7 +57,6 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
     with configured_logs(settings.log_level, settings.log_format):
         limit_numpy_threads()
         engine = open_engine(settings)
-        limits = SendLimits(on_slow=engine.metrics.slow_clients.inc)
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -69,7 +68,7 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
                     app,
                     host=host,
                     port=port,
-                    http=limited_protocol(limits),
+                    http=limited_protocol(engine.metrics.slow_clients.inc),
                     ws="none",
                     proxy_headers=False,  # `trusted_proxies` says whose to believe
                     log_config=None,  # `configured_logs` does it
