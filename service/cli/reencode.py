@@ -97,15 +97,6 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
     }
 
 
-def print_report(report: dict[str, Any]) -> None:
-    """Print what a test found."""
-    for side in ("present", "new"):
-        facts = report[side]
-        weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
-        say(f"{side}: {facts['checkpoint']} ({weights})")
-    tune.print_comparisons(report)
-
-
 def _read_learned(new: Checkpoint) -> list[bytes]:
     """Return the SHA-256 of the texts that a checkpoint learned from, by its record."""
     try:
@@ -189,7 +180,11 @@ def reencode(
 def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:
     """Say what the test found, and keep the new content with the report, or delete it."""
     report["adopted"] = report["refused"] is None and not dry_run
-    print_report(report)
+    for side in ("present", "new"):
+        facts = report[side]
+        weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
+        say(f"{side}: {facts['checkpoint']} ({weights})")
+    tune.print_comparisons(report)
     if report["refused"] is not None:
         shutil.rmtree(made.content)
         say(f"{made.data}: not moved, nothing has changed: {report['refused']}")
