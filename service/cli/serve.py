@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli import checks, options
-from service.settings import Settings
+from service.settings import PREFIX, Settings
 from service.threads import pause_garbage_collection, set_switch_interval
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -47,18 +47,6 @@ def settings() -> None:
 
     An option of `longmatch serve` goes before the variable of the same name.
     """
-    prefix = Settings.model_config["env_prefix"]
     for name, field in sorted(Settings.model_fields.items()):
-        default = _shown(field.get_default(call_default_factory=True, validated_data={}))
-        typer.echo(f"{prefix}{name.upper()} (default: {default})\n    {field.description}")
-
-
-def _shown(default: Any) -> str:
-    """Return a default as one writes it into the environment."""
-    if default is None or default == ():
-        return "none"
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, tuple | list | set | frozenset):
-        return ",".join(map(str, default))
-    return str(default)
+        default = "none" if field.default in (None, ()) else str(field.default).lower()
+        typer.echo(f"{PREFIX}{name.upper()} (default: {default})\n    {field.description}")
