@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -25,7 +25,7 @@ from index.distributed.encoding import EncoderOrder, open_encoders
 from index.document import printable
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
-from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
+from index.search.records import DEFAULT_MODE, AlignmentOptions, Mode, SearchOptions
 from service.cli import checks, opening, options
 from service.cli.checks import OptionError, read_option
 from service.cli.opening import load, opened
@@ -294,7 +294,7 @@ def match(
     if as_json:
         print_json(
             {
-                "matches": [_described(hit) for hit in answer.hits],
+                "matches": [asdict(hit) for hit in answer.hits],
                 "receipt": asdict(receipt),
                 "scored_as": answer.scored_as,
                 "calibration": scoring.calibrator.version,
@@ -333,14 +333,6 @@ def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
     if scheme.lower() in SQL_SCHEMES:
         raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
     return RemotePath(name)
-
-
-def _described(hit: Hit) -> dict[str, Any]:
-    """Return a hit as it is printed; the command line reranks nothing and takes one document."""
-    fields = asdict(hit)
-    for name in ("first_stage_score", "like_scores", "unlike_scores"):
-        del fields[name]
-    return fields
 
 
 def demo(port: PortOption = DEFAULT_PORT) -> None:

@@ -52,11 +52,7 @@ def mcp(
 
 
 def make_server(url: str) -> Any:
-    """Make the MCP server of the collection at `url`; it takes the extra `mcp`.
-
-    Returns:
-        An `mcp.server.MCPServer`.
-    """
+    """Make the `MCPServer` of the collection at `url`; it takes the extra `mcp`."""
     import httpx2
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError

@@ -173,14 +173,11 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     has ended for 30 seconds then, it is not ready.
     """
     degraded = degraded_parts(engine)
-    first = next(
-        (collection for collection in engine.collections.opened() if collection.name == DEFAULT),
-        None,
-    )
+    first = {member.name: member.data for member in engine.collections.opened()}.get(DEFAULT)
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=0 if first is None else first.data.documents,
-        generation=0 if first is None else first.data.engine.generation,
+        documents=0 if first is None else first.documents,
+        generation=0 if first is None else first.engine.generation,
         degraded=degraded,
     )
 

@@ -70,8 +70,7 @@ def by_http(holding: Any) -> Match:
     return match
 
 
-# The command neither explains nor reranks, and takes one document.
-HTTP_ONLY = ("explanation", "first_stage_score", "like_scores", "unlike_scores")
+HTTP_ONLY = ("explanation",)
 
 
 @pytest.fixture
