@@ -38,8 +38,6 @@ from service.match.filter import parse_filter
 from service.searchers import Task, perform
 from service.settings import Settings
 
-_CUDA = "cuda"
-
 
 def _cluster_options(
     on: Literal["local", "ray"], address: str | None, actors: int | None
@@ -51,7 +49,7 @@ def _cluster_options(
                 raise OptionError(name, "is for --on ray")
         return None
     settings = Settings()
-    on_gpu = any(name.lower().startswith(_CUDA) for name in settings.providers)
+    on_gpu = any(name.lower().startswith("cuda") for name in settings.providers)
     cluster = ClusterOptions(address or None, actors, settings.threads, on_gpu)
     check_cluster(cluster)
     return cluster

@@ -39,12 +39,8 @@ from training.data.corpus_folder import TRAINING, read_learned
 _WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
 
 
-# All queries of the feedback, and those to test with: that compare, and were not learned from.
-Trial = tuple[Sequence[JudgedQuery], Sequence[JudgedQuery]]
-
-
-def open_trial(data: Path, new: Checkpoint) -> Trial:
-    """Check that other vectors can be tested, and choose the queries."""
+def open_trial(data: Path, new: Checkpoint) -> tuple[list[JudgedQuery], list[JudgedQuery]]:
+    """Check that other vectors can be tested; return all queries, and those to test with."""
     reencoding.require_another(data, new)
     present = checks.open_checkpoint(None, data=data)
     # Of one checkpoint both sides have learned the same.
@@ -57,15 +53,19 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
         raise OptionError(
             "--only-if-better",
             f"{data}: {len(held_out)} queries of the feedback with a relevant match and one that "
-            f"is less so are none that the checkpoint learned from, and it takes {MIN_TESTED}: "
-            "give more (POST /feedback), or wait for it",
+            f"is less so are left that it did not learn from, and it takes {MIN_TESTED}: give more "
+            "(POST /feedback), or wait for it",
         )
     return judged, held_out
 
 
-def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
+def run_trial(
+    judged: Sequence[JudgedQuery],
+    compared: Sequence[JudgedQuery],
+    made: Reencoded,
+    progress: Progress,
+) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
-    judged, compared = trial
     served = load(None, data=made.data)
     new = made.encoder
     with _opened(made.data, served) as old, _opened(made.content, new) as fresh:
@@ -165,7 +165,7 @@ def reencode(
             with _opened(made.content, made.encoder) as fresh:
                 LiveScoring(opened, fresh).measure(progress)
             if trial is not None:
-                report = run_trial(trial, made, progress)
+                report = run_trial(*trial, made, progress)
         swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
         if swap:
             with show_progress(console) as progress:
