@@ -11,7 +11,6 @@ from encoder.terms.segmentation import separate_words
 from evaluation.encoded_corpus import EncodedCorpus
 from evaluation.systems import System, matrix_system, row_products, vector_system
 from index.errors import CorpusError
-from index.optional_dependencies import require_extra
 
 # About 512 tokens: the best of 2, 4 and 8 blocks on the validation queries of a corpus.
 CHUNK_BLOCKS = 8
@@ -154,7 +153,6 @@ def bm25_system(texts: Sequence[str], documents: int | None = None, name: str = 
         documents: how many of the texts are documents; all when not given.
         name: of `BM25_SETTINGS`.
     """
-    require_extra("evaluate", "the baseline bm25", "bm25s", "scipy")
     import bm25s
     import scipy.sparse
 
@@ -231,7 +229,6 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None, *, pairs: b
     Raises:
         CorpusError: no word is in two documents and in at most half of them.
     """
-    require_extra("evaluate", "TF-IDF", "sklearn")
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(

@@ -15,7 +15,6 @@ from evaluation.judgements import PairRows, Qrels
 from evaluation.significance import Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Ranked
 from index.errors import CorpusError
-from index.optional_dependencies import require_extra
 
 NDCG = "nDCG@10"
 MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
@@ -78,7 +77,6 @@ def measure_scores(scores: Ranked, qrels: Qrels, names: Sequence[str] = MEASURES
     Returns:
         Float64[Q, M].
     """
-    require_extra("evaluate", "evaluation", "ir_measures")
     import ir_measures
 
     measures = {

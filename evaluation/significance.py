@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float64, Int64
-from index.optional_dependencies import require_extra
 
 RESAMPLES = 10_000
 _SEED = 1
@@ -96,7 +95,6 @@ def compare_paired(values: Float64, reference: Float64) -> Comparison:
     (estimate,) = estimate_means(differences[:, None])
     if len(differences) == 1:  # both exchanges differ as much
         return Comparison(estimate.value, estimate.low, estimate.high, 1.0)
-    require_extra("evaluate", "a randomisation test", "scipy")
     from scipy.stats import permutation_test
 
     tested = permutation_test(

@@ -13,7 +13,6 @@ from encoder.arrays import Float32, Int64
 from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates, EncodedQuery
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight, rows_of_texts
-from index.optional_dependencies import require_extra
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
 from index.search.ranker import Ranker
 from index.search.records import (
@@ -129,7 +128,6 @@ def lexical_system(
         titles: of all of them; without titles, only words are compared.
         documents: how many of the texts are documents; all when not given.
     """
-    require_extra("evaluate", "the lexical system", "scipy")
     import scipy.sparse
 
     words = rows_of_texts(texts, titles, documents)

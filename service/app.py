@@ -111,12 +111,7 @@ def create_app(
 
 
 def check_exposure(settings: Settings, bound_to: str) -> None:
-    """Refuse to listen where others can reach a service that lets everybody in.
-
-    Raises:
-        SettingsError: the address is not a loopback address, there are no API keys, and the
-            settings do not allow that.
-    """
+    """Refuse, with SettingsError, to listen where others can reach a service without API keys."""
     if settings.allow_anonymous or is_loopback(bound_to):
         return
     if not KeyRing(settings.data / KEY_FILE).required:

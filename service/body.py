@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import errors
@@ -62,12 +63,7 @@ _LENGTH_DIGITS = 19  # of a Content-Length; with more it is over any limit
 
 
 def announced_length(headers: Headers, kind: BodyKind, limit: int) -> int:
-    """Check the head of a request against what its route takes.
-
-    Args:
-        headers: of the request.
-        kind: how the body is read.
-        limit: most bytes that it may have.
+    """Check the head of a request against what its route takes: a body of `limit` bytes at most.
 
     Returns:
         Its Content-Length in bytes; 0 if it has none, or no body is read.
@@ -105,7 +101,7 @@ _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other reque
 
 @asynccontextmanager
 async def limited_time(
-    seconds: float | None, error: type[errors.ServiceError]
+    seconds: float | None, error: type[Exception]
 ) -> AsyncIterator[asyncio.Timeout]:
     """Cancel the block after this many seconds, where there are any, and raise this error."""
     timer = asyncio.timeout(seconds)
@@ -178,14 +174,14 @@ class TimedBody:
         self.hold(self.received)
 
 
-async def read_body(receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None if the client disconnected before it was complete."""
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """Return the body; ClientDisconnect if the client disconnected before it was complete."""
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return None
+            raise ClientDisconnect
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
@@ -197,18 +193,11 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 async def answer_unless_disconnected(
     app: ASGIApp, body: bytes, scope: Scope, receive: Receive, send: Send
-) -> bool:
-    """Let an application answer, and cancel it when the client disconnects before it has.
+) -> None:
+    """Let an application answer, with a body that was read from `receive`.
 
-    Args:
-        app: to call.
-        body: that was read from `receive`.
-        scope: of the request.
-        receive: of the server, which says that the client has disconnected.
-        send: of the server.
-
-    Returns:
-        Whether it was left to end.
+    Raises:
+        ClientDisconnect: the client disconnected before it had answered, and it was cancelled.
     """
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     answered = False
@@ -224,23 +213,15 @@ async def answer_unless_disconnected(
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             answered = True
 
-    work = asyncio.ensure_future(app(scope, receive_read, send_noted))
-    disconnection = asyncio.create_task(_until_disconnected(receive))
-    try:
-        await asyncio.wait({work, disconnection}, return_when=asyncio.FIRST_COMPLETED)
-        if answered:
-            # The server also reports a disconnection after the last byte.
-            await asyncio.wait({work})
-        ended = work.done()
-    finally:
-        work.cancel()
-        disconnection.cancel()
-        await asyncio.gather(work, disconnection, return_exceptions=True)
-    if not work.cancelled():
-        work.result()
-    return ended
+    async def cancel_on_disconnection() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not answered:  # the server also reports a disconnection after the last byte
+            timer.reschedule(asyncio.get_running_loop().time())
 
-
-async def _until_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async with limited_time(None, ClientDisconnect) as timer:
+        watching = asyncio.create_task(cancel_on_disconnection())
+        try:
+            await app(scope, receive_read, send_noted)
+        finally:
+            watching.cancel()

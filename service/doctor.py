@@ -20,8 +20,6 @@ from service.state import State, existing_state
 from service.uploads.files import UPLOADS_DIRECTORY, verify_upload
 from service.uploads.store import Job, JobStore
 
-_JOBS = "jobs"
-
 
 def examine_service_files(data: Path) -> Sequence[Finding]:
     """Examine the state of a data directory; a server may run.
@@ -89,7 +87,7 @@ def _read(data: Path, state: State) -> list[Finding]:
     StandingStore(state, max_queries=0).listed()
     problem = "has no upload, or another than was received"
     return [
-        Finding(_JOBS, f"job {job.id} {problem}", Remedy.END_JOB)
+        Finding("jobs", f"job {job.id} {problem}", Remedy.END_JOB)
         for job in _without_upload(data, state)
     ]
 

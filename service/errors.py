@@ -24,17 +24,12 @@ RejectionReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """One kind of error; its URI is `/problems/NAME`, which describes it."""
+    """The meaning of a kind of error, which is at its `type`, `/problems/NAME`."""
 
-    name: str
+    type: str
     status: int
     title: str
     description: str
-
-    @property
-    def uri(self) -> str:
-        """The `type` member of a problem."""
-        return f"/problems/{self.name}"
 
 
 PROBLEM_TYPES: dict[str, ProblemType] = {}
@@ -91,7 +86,8 @@ class ServiceError(Exception):
         if problem is not None:
             name = name or _WORD.sub("-", cls.__name__.removesuffix("Error")).lower()
             description = " ".join(cleandoc(cls.__doc__ or "").split())
-            cls.problem_type = PROBLEM_TYPES[name] = ProblemType(name, *problem, description)
+            kind = ProblemType(f"/problems/{name}", *problem, description)
+            cls.problem_type = PROBLEM_TYPES[name] = kind
 
     def __init__(self, *arguments: object, **members: object) -> None:
         super().__init__(self.message.format(*arguments, **members))

@@ -1,8 +1,6 @@
-"""Commands and settings that were removed, and what replaces each."""
+"""Commands, options and settings that were removed, and what replaces each."""
 
-from collections.abc import Iterable, Mapping
-
-from service.errors import SettingsError
+from collections.abc import Mapping
 
 FORMER_COMMANDS: Mapping[str, str] = {
     "train": "is now longmatch lab train",
@@ -18,6 +16,14 @@ FORMER_COMMANDS: Mapping[str, str] = {
     "calibrate": "is gone: longmatch index and a server measure the scores of random pairs",
     "bench": "is now python -m benchmarks.models, in the repository",
     "migrate": "is gone: export the documents with GET /documents and index them again",
+}
+
+# Of every command but those of `longmatch lab`.
+FORMER_OPTIONS: Mapping[str, str] = {
+    "--checkpoint": "is now --encoder",
+    "--precision": "is now LONGMATCH_PRECISION",
+    "--provider": "is now LONGMATCH_PROVIDERS",
+    "--threads": "is now LONGMATCH_THREADS",
 }
 
 _SHARED = "documents are stored in the data directory, or in LONGMATCH_DATABASE"
@@ -61,15 +67,3 @@ FORMER_SETTINGS: Mapping[str, str] = {
     "RERANK_SECONDS": "a request gives `rerank.budget_ms`",
     **dict.fromkeys(_FIXED, "it is fixed"),
 }
-
-
-def check_former_settings(names: Iterable[str]) -> None:
-    """Refuse variables of the environment that once were settings.
-
-    Raises:
-        SettingsError: there is such a variable; says what replaces it.
-    """
-    for name in sorted(name.upper() for name in names):
-        prefix, _, setting = name.partition("_")
-        if prefix == "LONGMATCH" and setting in FORMER_SETTINGS:
-            raise SettingsError(f"{name} is not a setting any more: {FORMER_SETTINGS[setting]}")

@@ -340,18 +340,14 @@ class Gate:
 
     async def _serve(self, kind: BodyKind, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and call the route, or let the route read it."""
-        cancelled = scope["app"].state.engine.metrics.cancelled
-        if kind is BodyKind.LINES:
-            try:
+        try:
+            if kind is BodyKind.LINES:
                 await self._app(scope, receive, send)
-            except ClientDisconnect:
-                cancelled.inc()
-            return
-        body = b"" if kind is BodyKind.NONE else await read_body(receive, self._limits[kind])
-        if body is None:
-            return
-        if not await answer_unless_disconnected(self._app, body, scope, receive, send):
-            cancelled.inc()
+                return
+            body = b"" if kind is BodyKind.NONE else await read_body(receive, self._limits[kind])
+            await answer_unless_disconnected(self._app, body, scope, receive, send)
+        except ClientDisconnect:
+            scope["app"].state.engine.metrics.cancelled.inc()
 
 
 def _collection_name(scope: Scope, found: Found) -> str:

@@ -10,7 +10,6 @@ import socket
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -24,40 +23,35 @@ HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SendLimits:
-    """How long responses wait for their clients, and how many bytes of them.
-
-    Attributes:
-        seconds: that a client may take nothing of what is sent to it.
-        bytes_per_second: a client that takes so many in the mean is never too slow.
-        unsent_bytes: of all connections together; the slowest clients are disconnected above it.
-        on_slow: is called for each client that is disconnected.
-    """
-
-    seconds: float = 60.0
-    bytes_per_second: float = 16_384.0  # half of what a slow mobile network takes
-    unsent_bytes: int = 256 * 2**20  # all answers of a full server, several times
-    on_slow: Callable[[], None] = lambda: None
-
-
 class TimedH11Protocol(H11Protocol):
     """uvicorn's protocol with time limits on receiving a head and on sending a response.
 
     It closes a connection on which no head has arrived after `HEAD_SECONDS`, or whose client keeps
     sending a body that was rejected: a socket and its buffers take memory. It aborts one whose
-    client takes the response too slowly: it may pause for `SendLimits.seconds`, which waiting uses
-    up and which the bytes that it takes restore.
+    client takes the response too slowly: it may pause for `pause_seconds`, which waiting uses up
+    and which the bytes that it takes restore.
+
+    Attributes:
+        pause_seconds: that a client may take nothing of what is sent to it.
+        bytes_per_second: a client that takes so many in the mean is never too slow; half of what a
+            slow mobile network takes.
+        unsent_bytes: of all connections together, all answers of a full server several times; the
+            slowest clients are disconnected above it.
+        on_slow: is called for each client that is disconnected.
+        waiting: connections with more unsent than fits the buffer.
     """
 
-    limits: ClassVar[SendLimits]
-    waiting: ClassVar[set["TimedH11Protocol"]]  # connections with more unsent than fits the buffer
+    pause_seconds: ClassVar[float] = 60.0
+    bytes_per_second: ClassVar[float] = 16_384.0
+    unsent_bytes: ClassVar[int] = 256 * 2**20
+    on_slow: "ClassVar[staticmethod[[], None]]"
+    waiting: ClassVar[set["TimedH11Protocol"]]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
-        self._seconds_left = self.limits.seconds
+        self._seconds_left = self.pause_seconds
         self._seen = (0.0, 0)  # when the client's progress was last looked at, and its unsent bytes
 
     @property
@@ -89,7 +83,7 @@ class TimedH11Protocol(H11Protocol):
         self._seen = (self.loop.time(), self.unsent)
         self.waiting.add(self)
         self._send_timer = self.loop.call_later(self._seconds_left, self._check_progress)
-        while sum(connection.unsent for connection in self.waiting) > self.limits.unsent_bytes:
+        while sum(connection.unsent for connection in self.waiting) > self.unsent_bytes:
             min(self.waiting, key=TimedH11Protocol.measure_seconds_left).abort_slow()
 
     def resume_writing(self) -> None:
@@ -128,15 +122,15 @@ class TimedH11Protocol(H11Protocol):
     def measure_seconds_left(self) -> float:
         """Return the seconds for which the client may take nothing from now on."""
         (before, unsent_before), (now, unsent) = self._seen, (self.loop.time(), self.unsent)
-        earned = (unsent_before - unsent) / self.limits.bytes_per_second
-        self._seconds_left = min(self.limits.seconds, self._seconds_left + earned - (now - before))
+        earned = (unsent_before - unsent) / self.bytes_per_second
+        self._seconds_left = min(self.pause_seconds, self._seconds_left + earned - (now - before))
         self._seen = (now, unsent)
         return self._seconds_left
 
     def abort_slow(self) -> None:
         """Disconnect the client, and drop what was not sent."""
         self._stop_waiting()
-        self.limits.on_slow()
+        self.on_slow()
         self.transport.abort()
 
     def _check_progress(self) -> None:
@@ -183,6 +177,7 @@ def _limit_kernel_buffer(transport: asyncio.Transport) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, option, _KERNEL_BYTES)
 
 
-def limited_protocol(limits: SendLimits) -> type[TimedH11Protocol]:
-    """Return the protocol of a server with these limits."""
-    return type("LimitedH11Protocol", (TimedH11Protocol,), {"limits": limits, "waiting": set()})
+def limited_protocol(on_slow: Callable[[], None], **limits: float) -> type[TimedH11Protocol]:
+    """Return the protocol of a server, with other limits on sending where some are given."""
+    fields = {"on_slow": staticmethod(on_slow), "waiting": set(), **limits}
+    return type("LimitedH11Protocol", (TimedH11Protocol,), fields)

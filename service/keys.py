@@ -72,10 +72,7 @@ class ApiKey:
 def make_key(
     name: str, scopes: frozenset[Scope], expires: datetime | None, collection: str | None = None
 ) -> tuple[ApiKey, str]:
-    """Make a key, which sees all collections or this one.
-
-    Returns:
-        The key, and its token, which is not kept anywhere.
+    """Make a key, for all collections or this one; return it and its token, which is not kept.
 
     Raises:
         ValueError: no name, one that is too long or cannot be printed, or no scope.

@@ -209,12 +209,9 @@ def tokens_of(size: int) -> int:
 
 
 def estimate_tokens(length: int, max_queue_tokens: int) -> int:
-    """Return the tokens that are reserved for a body.
+    """Return the tokens that are reserved for a body of so many bytes.
 
-    Args:
-        length: of the body, in bytes.
-        max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
-            a large body finds room among small ones.
+    They are at most half of what the queue holds, so that a large body finds room among small ones.
     """
     return min(tokens_of(length), max_queue_tokens // 2)
 

@@ -1,14 +1,13 @@
 """The router of all routes, and the responses that they share in the OpenAPI document."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Path, Security
+from fastapi import APIRouter, FastAPI, Path
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
 from index.directory.collections import NAME_PATTERN
@@ -17,31 +16,22 @@ from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, Rule
 from service.problem_responses import PROBLEM_JSON
 from service.schemas import optional
 
-# What the gate checks, for the document: each names a part of the request.
-_Key = Security(
-    HTTPBearer(
-        scheme_name="key",
-        description="An API key of `longmatch keys create`, where the service has any.",
-        auto_error=False,
-    )
-)
-
-
-async def _take_timeout(
-    milliseconds: Annotated[
-        int | None,
-        Header(
-            alias=TIMEOUT_HEADER,
-            ge=1,
-            le=MAX_TIMEOUT_MS,
-            description="Milliseconds after which the request is cancelled (504).",
-            openapi_examples={"two": {"value": 2000}},
-        ),
-    ] = None,
-) -> None:
-    """Say that a request may have this header."""
-
-
+# What the gate checks of a request, for the document: it has checked it before a route is called.
+_KEY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key of `longmatch keys create`, where the service has any.",
+    }
+}
+_TIMEOUT = {
+    "name": TIMEOUT_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Milliseconds after which the request is cancelled (504).",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
+    "examples": {"two": {"value": 2000}},
+}
 CollectionName = Annotated[
     str,
     Path(
@@ -51,10 +41,6 @@ CollectionName = Annotated[
         openapi_examples={"papers": {"value": "papers"}},
     ),
 ]
-
-
-async def _take_collection(name: CollectionName) -> None:
-    """Say that the path has this name."""
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -85,10 +71,12 @@ class Router(APIRouter):
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         """Add a route, and the one below a collection, if it belongs to one."""
         rules = replace(self._rules, **getattr(endpoint, "rules", {}))
-        key = [] if rules.keyless == "always" else [_Key]
-        timeout = [] if rules.cost == "nothing" else [Depends(_take_timeout)]
-        super().add_api_route(path, endpoint, **options)
-        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}", [*key, *timeout])
+        given = options.pop("openapi_extra", None) or {}
+        key: dict[str, Any] = {} if rules.keyless == "always" else {"security": [{"key": []}]}
+        timeout = {} if rules.cost == "nothing" else {"parameters": [_reference(TIMEOUT_HEADER)]}
+        extra = {**given, **key, **timeout}
+        super().add_api_route(path, endpoint, **options, openapi_extra=extra)
+        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}")
         if rules.collection:
             good = {
                 status: response
@@ -96,24 +84,18 @@ class Router(APIRouter):
                 if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
             }
             below = options | {"responses": good, "description": f"See {self.prefix}{path}."}
+            below["openapi_extra"] = {**given, **key, "parameters": [_reference("collection")]}
             self._below.add_api_route(path, endpoint, **below)
-            shown = [Depends(_take_collection), *key]
-            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}", shown)
+            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
 
 
-def _take_rules(route: Any, rules: Rules, template: str, shown: Sequence[Any]) -> None:
-    """Give a route its rules, and show what the gate checks of them as its dependencies.
-
-    They are in the document alone: the gate has checked a request before its route is called.
-    """
+def _take_rules(route: Any, rules: Rules, template: str) -> None:
     route.rules, route.template = rules, template
-    checked = APIRoute(route.path, _nothing, dependencies=shown).dependant.dependencies
-    known = route.dependant
-    route.dependant = replace(known, dependencies=[*checked, *known.dependencies])
 
 
-async def _nothing() -> None:
-    """Stand for any route."""
+def _reference(parameter: str) -> dict[str, str]:
+    """Return the reference to a parameter that operations share."""
+    return {"$ref": f"#/components/parameters/{parameter}"}
 
 
 _SCHEMAS = "#/components/schemas/{model}"
@@ -166,7 +148,7 @@ READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 
 def _response(what: str, names: Iterable[str]) -> dict[str, Any]:
-    described = ", ".join(f"`{PROBLEM_TYPES[name].name}`" for name in names)
+    described = ", ".join(f"`{name}`" for name in names)
     content = {PROBLEM_JSON: {"schema": {"$ref": _SCHEMAS.format(model="Problem")}}}
     return {"description": f"{what}: {described}. See /problems/NAME.", "content": content}
 
@@ -221,13 +203,15 @@ def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
 
     A path, a query and a header hold text: what is not given is absent, not null.
     """
+    if "$ref" in parameter:
+        return parameter
     kinds = parameter["schema"].pop("anyOf", [])
     for kind in kinds:
         parameter["schema"] |= kind if kind != {"type": "null"} else {}
     name = parameter["name"]
     while known.setdefault(name, parameter) != parameter:
         name += "_"
-    return {"$ref": f"#/components/parameters/{name}"}
+    return _reference(name)
 
 
 class DescribedFastAPI(FastAPI):
@@ -240,8 +224,8 @@ class DescribedFastAPI(FastAPI):
             components = document["components"]
             problem = ProblemBody.model_json_schema(ref_template=_SCHEMAS)
             components["schemas"] |= {**problem.pop("$defs"), "Problem": problem}
-            components["responses"], parameters = _RESPONSES, dict[str, Any]()
-            components["parameters"] = parameters
+            components |= {"responses": _RESPONSES, "securitySchemes": _KEY}
+            components["parameters"] = parameters = {TIMEOUT_HEADER: _TIMEOUT}
             for operations in document["paths"].values():
                 for operation in operations.values():
                     if "parameters" in operation:

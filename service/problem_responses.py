@@ -62,7 +62,7 @@ def problem_content(error: ServiceError, instance: str, request_id: str) -> dict
     """Return the problem that an error is, as JSON."""
     kind = error.problem_type
     content = {
-        "type": kind.uri,
+        "type": kind.type,
         "title": kind.title,
         "status": kind.status,
         "detail": _INVALID if isinstance(error, errors.InvalidInputError) else str(error),

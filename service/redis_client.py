@@ -9,14 +9,12 @@ and one that has recovered is used within a second.
 import logging
 import secrets
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from service.errors import SettingsError
 from service.metrics import Metrics
 from service.threads import Worker
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +67,7 @@ class RedisClient:
         self._worker = Worker("probes of Redis", self._probe)
         self._worker.start(rest=self._probe())
 
-    def call(self, work: Callable[[Any], T]) -> T | None:
+    def call(self, work: Callable[[Any], Any]) -> Any:
         """Call `work` with the redis-py client; return None if Redis is unavailable.
 
         It blocks for a few time-outs at most. Thread-safe.

@@ -22,7 +22,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from encoder.blocks import Receipt
 from index.document import (
     MAX_ID_CHARACTERS,
     MAX_METADATA_LEVELS,
@@ -261,11 +260,6 @@ class Answer(BaseModel):
     timings: dict[str, float] = Field(description=STAGE_TIMES)
     checkpoint: str = Field(description="Name of the checkpoint that computed the vectors.")
     generation: int = Field(description="Generation of the index.")
-
-
-def receipt_body(receipt: Receipt) -> ReceiptBody:
-    """Return the body of a receipt."""
-    return ReceiptBody.model_validate(receipt)
 
 
 def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:

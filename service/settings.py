@@ -6,45 +6,29 @@ import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.errors import SettingsError
-from service.former import check_former_settings
+from service.former import FORMER_SETTINGS
 
+T = TypeVar("T")
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 PREFIX = "LONGMATCH_"
-# Variables that are no settings: of tests, and those that Kubernetes and `docker --link` set for a
-# service of the name `longmatch`.
+# Variables that are no settings: the key of a client, those of tests, and those that Kubernetes and
+# `docker --link` set for a service of the name `longmatch`.
 _FOREIGN = re.compile(
-    r"LONGMATCH_(TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
+    r"LONGMATCH_(API_KEY|TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|"
+    r"(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
 )
-_NO_HOST = "no host name: give names or addresses without scheme and port"
-# Names that a setting takes, and what is said where a host may be a network, too, and is neither.
-_HOST_FORMS = {
-    "allowed_hosts": (
-        re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+"),
-        "",
-    ),
-    "trusted_proxies": (re.compile("(?!)"), "no address and no network"),
-    "webhook_hosts": (
-        re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*"),
-        "no name, no address and no network",
-    ),
-}
+_ALLOWED_HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")  # and no address
 
 
 def _split(value: object) -> object:
@@ -57,15 +41,22 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def _is_network(host: str) -> bool:
-    try:
-        ipaddress.ip_network(host)
-    except ValueError:
-        return False
-    return True
+def _allowed_host(host: str) -> str:
+    if not _ALLOWED_HOST.fullmatch(host):
+        raise ValueError(f"{host!r} is no host name: give names or addresses without port")
+    return host
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+def _network(host: str) -> str:
+    ipaddress.ip_network(host)
+    return host
+
+
+def _webhook_host(host: str) -> str:
+    return host if _HOST_NAME.fullmatch(host) else _network(host)
+
+
+Several = Annotated[tuple[T, ...], NoDecode, BeforeValidator(_split)]
 
 
 class Settings(BaseSettings):
@@ -105,7 +96,7 @@ class Settings(BaseSettings):
     precision: str | None = Field(
         default=None,
         description="Which graphs of the checkpoint to run (int8, fp16, fp32); "
-        "by default, the best for the device.",
+        "by default, the best for the device. Every command reads it.",
     )
     index_precision: Precision | None = Field(
         default=None,
@@ -114,10 +105,10 @@ class Settings(BaseSettings):
         "that of the present snapshot, or int8. If it differs from "
         "that of the snapshot, the index is built again at the start.",
     )
-    providers: Names = Field(
+    providers: Several[str] = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas, of cuda and cpu; by default, CUDA if available, else CPU.",
+        "commas, of cuda and cpu; by default, CUDA if available, else CPU. Every command reads it.",
     )
     reading_share: float | None = Field(
         default=None,
@@ -130,7 +121,10 @@ class Settings(BaseSettings):
         "directory, 1 for a new one; another one is refused.",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="Encoder threads; by default, one for each usable core."
+        default=None,
+        ge=1,
+        description="Encoder threads; by default, one for each usable core. Every command reads "
+        "it.",
     )
     search_processes: int = Field(
         default=0,
@@ -196,14 +190,14 @@ class Settings(BaseSettings):
         description="Serve /metrics, /, /docs, /openapi.json and /problems without an API key, "
         "where there are keys.",
     )
-    allowed_hosts: Names = Field(
+    allowed_hosts: Several[Annotated[str, AfterValidator(_allowed_host)]] = Field(
         default=(),
         description="Names, separated by commas, under which clients reach the service, in "
         "addition to those that are always allowed: on a loopback address, localhost and loopback "
         "addresses; on another one, every address and every name without a dot. *.example.com "
         "stands for all names below, * for any name.",
     )
-    trusted_proxies: Names = Field(
+    trusted_proxies: Several[Annotated[str, AfterValidator(_network)]] = Field(
         default=(),
         description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
         "separated by commas; by default, the header is ignored.",
@@ -241,7 +235,7 @@ class Settings(BaseSettings):
         ge=0,
         description="Standing queries of one collection; more are refused with 409.",
     )
-    webhook_hosts: Names = Field(
+    webhook_hosts: Several[Annotated[str, AfterValidator(_webhook_host)]] = Field(
         default=(),
         description="Names, addresses and networks, separated by commas, that webhooks may reach "
         "without TLS and although they are not public; others must be public, by https.",
@@ -290,15 +284,6 @@ class Settings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @field_validator("allowed_hosts", "trusted_proxies", "webhook_hosts")
-    @classmethod
-    def _hosts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        names, otherwise = _HOST_FORMS[str(info.field_name)]
-        for host in value:
-            if not names.fullmatch(host) and not (otherwise and _is_network(host)):
-                raise ValueError(f"{host!r} is {otherwise or _NO_HOST}")
-        return value
-
     @model_validator(mode="after")
     def _one_searches(self) -> Self:
         if self.search_processes and (self.engine is not None or self.database is not None):
@@ -321,10 +306,12 @@ def check_environment(names: Collection[str]) -> None:
     Raises:
         SettingsError: there is such a variable; names what replaces it, or the nearest setting.
     """
-    check_former_settings(names)
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     for name in sorted(name.upper() for name in names):
         if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):
             continue
+        instead = FORMER_SETTINGS.get(name.removeprefix(PREFIX))
+        if instead is not None:
+            raise SettingsError(f"{name} is not a setting any more: {instead}")
         (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
         raise SettingsError(f"{name} is not a setting; the nearest name is {nearest}")

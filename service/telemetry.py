@@ -70,12 +70,7 @@ class JsonFormatter(logging.Formatter):
 
 @contextmanager
 def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
-    """Write all logs of this process to standard error while the block runs.
-
-    Args:
-        level: the least severe one that is written.
-        form: of the lines.
-    """
+    """Write all logs of this process, from a level on, to standard error while the block runs."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     root = logging.getLogger()

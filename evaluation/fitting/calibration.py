@@ -34,7 +34,6 @@ from evaluation.judgements import Qrels, read_qrels, read_splits
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
 from index.lexical.scoring import rows_of_texts
-from index.optional_dependencies import require_extra
 from index.progress import Progress, SilentProgress
 from index.search.corpus_calibration import (
     Channels,
@@ -231,7 +230,6 @@ def _fit_logistic(inputs: Float64, labels: Int64, weights: Float64) -> list[floa
 
     The targets are those of Platt 1999, section 2.2: (n + 1) / (n + 2), not 1.
     """
-    require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.linear_model import LogisticRegression
 
     matches = int(labels.sum())

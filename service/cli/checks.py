@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from encoder.checkpoint import PRECISIONS, Checkpoint
-from encoder.device.providers import usable_providers
 from encoder.errors import EncoderError
 from encoder.opening import find_encoder
 from encoder.reranker.checkpoint import RERANKER_PRECISIONS, load_reranker_checkpoint
@@ -95,31 +94,12 @@ def address(host: str, port: int) -> None:
 
 
 def open_checkpoint(
-    name: str | Path | None,
-    precision: str | None = None,
-    providers: Sequence[str] | None = None,
-    option: str = "--encoder",
-    data: Path | None = None,
+    name: str | Path | None, option: str = "--encoder", data: Path | None = None
 ) -> Checkpoint:
-    """Find an encoder, which loads no graph, and check what is to be used of it.
-
-    Args:
-        name: as of `find_encoder`.
-        precision: of the graphs, if chosen.
-        providers: execution providers, if chosen.
-        option: that names it.
-        data: a data directory, whose encoder is the default.
-    """
+    """Find an encoder, by default that of a data directory; no graph is loaded."""
     if name is None and data is not None:
         name = remembered_encoder(data)
-    checkpoint = read_option(option, find_encoder, None if name is None else str(name))
-    if precision is not None and precision not in checkpoint.precisions:
-        having = ", ".join(checkpoint.precisions) or "no graphs"
-        raise OptionError(
-            "--precision", f"{checkpoint.directory} has no {precision}, only {having}"
-        )
-    read_option("--provider", lambda: list(usable_providers(providers)))
-    return checkpoint
+    return read_option(option, find_encoder, None if name is None else str(name))
 
 
 def reranker(name: Path) -> None:

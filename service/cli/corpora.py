@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -25,7 +25,7 @@ from index.distributed.encoding import EncoderOrder, open_encoders
 from index.document import printable
 from index.errors import DataDirectoryInUseError
 from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
-from index.search.records import DEFAULT_MODE, AlignmentOptions, Hit, Mode, SearchOptions
+from index.search.records import DEFAULT_MODE, AlignmentOptions, Mode, SearchOptions
 from service.cli import checks, opening, options
 from service.cli.checks import OptionError, read_option
 from service.cli.opening import load, opened
@@ -36,16 +36,11 @@ from service.encode import encode_alone
 from service.map.logic import keep_map
 from service.match.filter import parse_filter
 from service.searchers import Task, perform
+from service.settings import Settings
 
-_CUDA = "cuda"
 
-
-def cluster_options(
-    on: Literal["local", "ray"],
-    address: str | None,
-    actors: int | None,
-    threads: int | None,
-    provider: list[str] | None,
+def _cluster_options(
+    on: Literal["local", "ray"], address: str | None, actors: int | None
 ) -> ClusterOptions | None:
     """Return which Ray to use; None to encode in this process."""
     if on == "local":
@@ -53,30 +48,26 @@ def cluster_options(
             if value is not None:
                 raise OptionError(name, "is for --on ray")
         return None
-    on_gpu = any(name.lower().startswith(_CUDA) for name in provider or ())
-    cluster = ClusterOptions(address=address or None, actors=actors, threads=threads, on_gpu=on_gpu)
+    settings = Settings()
+    on_gpu = any(name.lower().startswith("cuda") for name in settings.providers)
+    cluster = ClusterOptions(address or None, actors, settings.threads, on_gpu)
     check_cluster(cluster)
     return cluster
 
 
 @contextmanager
-def open_encoding(
-    checkpoint: Checkpoint,
-    precision: str | None,
-    provider: list[str] | None,
-    threads: int | None,
-    cluster: ClusterOptions | None,
-) -> Iterator[BatchEncoder]:
+def open_encoding(checkpoint: Checkpoint, cluster: ClusterOptions | None) -> Iterator[BatchEncoder]:
     """Open what encodes the batches of a job, in this process or on Ray; it ends with the block."""
     if cluster is None:
-        yield encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
+        yield encode_here(opening.start_encoder(checkpoint))
         return
+    settings = Settings()
     order = EncoderOrder(
         encoder=checkpoint.source,
         fingerprint=vector_space(checkpoint).fingerprint,
         reading_share=checkpoint.reading_share,
-        precision=precision,
-        providers=tuple(provider) if provider else None,
+        precision=settings.precision,
+        providers=settings.providers or None,
     )
     at = f"at {cluster.address}" if cluster.address else "on this machine"
     console.print(f"Ray: starting encoders {at}")
@@ -133,9 +124,6 @@ def index(
         ),
     ] = False,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
-    provider: options.ProviderOption = None,
-    threads: options.ThreadsOption = None,
     on: Annotated[
         Literal["local", "ray"],
         typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
@@ -154,7 +142,7 @@ def index(
     ] = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    cluster = cluster_options(on, ray_address, actors, threads, provider)
+    cluster = _cluster_options(on, ray_address, actors)
     source = _corpus_of(corpus, query, follow_links=follow_links)
     opening.check_corpus(source)
     checks.output_folder(data, "--data")
@@ -162,18 +150,15 @@ def index(
         raise OptionError("--watch", "is for a folder, without --follow-links and --on ray")
     if watch and Path(corpus).resolve().is_relative_to(data.resolve()):
         raise OptionError("--data", f"{data}: the folder to watch lies in it")
-    here = None if cluster else provider  # which ones there are elsewhere is another question
-    checkpoint = opening.find_checkpoint(
-        encoder, precision, here, data=data, reading_share=reading_share
-    )
+    checkpoint = opening.find_checkpoint(encoder, data=data, reading_share=reading_share)
     if watch:
-        encode = encode_here(opening.start_encoder(checkpoint, precision, provider, threads))
+        encode = encode_here(opening.start_encoder(checkpoint))
         _watch(Path(corpus), data, encode, checkpoint, prune=prune)
         return
     opening.check_some_document(source)
     with (
         resumable(),
-        open_encoding(checkpoint, precision, provider, threads, cluster) as encode,
+        open_encoding(checkpoint, cluster) as encode,
         opened(data, checkpoint) as directory,
     ):
         report = data / SKIPPED_FILE
@@ -280,18 +265,11 @@ def match(
     top_k: Annotated[int, typer.Option(min=1, help="How many matches.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Match by vectors, words, or both.")] = DEFAULT_MODE,
     where: options.FilterOption = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Id of a document to leave out; may be repeated.")
-    ] = None,
     collapse: Annotated[
         bool, typer.Option("--collapse", help="Only one match per family of copies and versions.")
     ] = False,
-    align: Annotated[
-        bool, typer.Option(help="Align the best candidates with the document, block by block.")
-    ] = True,
     as_json: options.JsonOption = False,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
     opening.check_document(file)
@@ -300,11 +278,10 @@ def match(
         top_k=top_k,
         mode=mode,
         where=None if where is None else read_option("--filter", parse_filter, where),
-        exclude=tuple(exclude or ()),
         collapse=collapse,
-        alignment=_ALIGNED if align else None,
+        alignment=_ALIGNED,
     )
-    loaded = load(encoder, precision, data=data)
+    loaded = load(encoder, data=data)
     document = read_document(file)
     query = encode_alone(loaded, document.text, document.title)
     with opened(data, loaded.checkpoint, read_only=True) as directory:
@@ -315,7 +292,7 @@ def match(
     if as_json:
         print_json(
             {
-                "matches": [_described(hit) for hit in answer.hits],
+                "matches": [asdict(hit) for hit in answer.hits],
                 "receipt": asdict(receipt),
                 "scored_as": answer.scored_as,
                 "calibration": scoring.calibrator.version,
@@ -354,14 +331,6 @@ def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
     if scheme.lower() in SQL_SCHEMES:
         raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
     return RemotePath(name)
-
-
-def _described(hit: Hit) -> dict[str, Any]:
-    """Return a hit as it is printed; the command line reranks nothing and takes one document."""
-    fields = asdict(hit)
-    for name in ("first_stage_score", "like_scores", "unlike_scores"):
-        del fields[name]
-    return fields
 
 
 def demo(port: PortOption = DEFAULT_PORT) -> None:

@@ -99,14 +99,13 @@ def doctor(
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
 ) -> None:
     """Examine a data directory: exit status 0 if no problem is found, 1 if one is.
 
     2 if a disk that is full or fails lets it not be examined.
     """
     opening.check_data_directory(data, "DATA", "examine that with pg_amcheck")
-    opened = checks.open_checkpoint(encoder, precision, data=data)
+    opened = checks.open_checkpoint(encoder, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)
         of_service = examine_service_files(data)
@@ -114,7 +113,7 @@ def doctor(
         _print_findings(findings)
         if repair and any(finding.remedy.repairable for finding in findings):
             repair_service_files(data, of_service)
-            repair_data(data, opened, of_documents, precision, progress)
+            repair_data(data, opened, of_documents, Settings().precision, progress)
             findings = (*examine(data, opened), *examine_service_files(data))
             console.print("after the repair:")
             _print_findings(findings)

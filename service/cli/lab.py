@@ -1,6 +1,6 @@
 """`longmatch lab`: checkpoints are made, trained and exported; data sets become corpora."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +19,7 @@ from encoder.reranker.checkpoint import (
 )
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from evaluation.judgements import read_pairs, read_qrels, read_splits
-from evaluation.quality_gate import (
-    DOCUMENTS,
-    GateSample,
-    Quality,
-    measure_quality,
-    sample_corpus,
-    sample_stdlib,
-)
+from evaluation.quality_gate import Quality, measure_quality, sample_stdlib
 from index.embed import embed_corpus, write_embedded_corpus
 from index.optional_dependencies import require_extra
 from index.search.records import Mode
@@ -83,7 +76,6 @@ def create_checkpoint(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
     precision: options.PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
-    seed: Annotated[int, typer.Option(help="Of the weights that are initialised at random.")] = 0,
 ) -> None:
     """Create an untrained encoder or reranker, as the recipe says.
 
@@ -96,38 +88,28 @@ def create_checkpoint(
     checks.precisions(precision)
     if create.is_for_reranker(recipe):
         reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
-        create.create_reranker(reranker, bert, output, seed=seed)
+        create.create_reranker(reranker, bert, output)
         return
     read = read_option("RECIPE", create.read_recipe, recipe)
-    _export(create.create_checkpoint(read, bert, output, seed=seed), precision)
+    _export(create.create_checkpoint(read, bert, output), precision)
 
 
 @lab.command()
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="A checkpoint directory with its weights.")],
     precision: options.PrecisionsOption,
-    corpus: Annotated[
-        Path | None,
-        typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
-    ] = None,
 ) -> None:
     """Export a checkpoint to ONNX.
 
     Fails if a graph does not compute what the model does, or if int8 or fp16 keep less than 98 % of
-    the 10 nearest neighbours of fp32.
+    the 10 nearest neighbours of fp32 in Python's documentation.
     """
     require_extra("train", "lab export")
     opened = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
     read_option("CHECKPOINT", read_weights, checkpoint)
     checks.output_folder(checkpoint, "CHECKPOINT")
     checks.precisions(precision)
-    if corpus:
-        opening.check_corpus(corpus, "--corpus")
-    if set(precision) == {"fp32"}:
-        _export(opened, precision)
-        return
-    sample = sample_corpus(corpus, limit=DOCUMENTS) if corpus else sample_stdlib()
-    _export(opened, precision, quality_gate(lambda: sample))
+    _export(opened, precision, quality_gate)
 
 
 @lab.command()
@@ -234,7 +216,7 @@ def fit_calibration(
     random. Each corpus counts the same. Use corpora that the checkpoint was not trained on, the
     more the better; the printed errors are each of a map that was fitted without the corpus.
     """
-    require_extra("evaluate", "lab fit-calibration", "sklearn")
+    require_extra("evaluate", "lab fit-calibration")
     known = checks.open_checkpoint(checkpoint, option="CHECKPOINT")
     checks.output_folder(checkpoint, "CHECKPOINT")
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
@@ -266,12 +248,11 @@ def embed(
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
     reading_share: options.ReadingShareOption = None,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
     opening.check_corpus(corpus)
     checks.output_file(output)
-    loaded = load(encoder, precision, reading_share=reading_share)
+    loaded = load(encoder, reading_share=reading_share)
     with show_progress(console) as progress:
         embedded = embed_corpus(corpus, loaded, progress)
     write_embedded_corpus(output, embedded)
@@ -337,7 +318,7 @@ def _train_encoder(job: EncoderJob) -> None:
         report = write_output(
             job,
             trained,
-            quality_gate(sample_stdlib),
+            quality_gate,
             lambda made: fit_search(made, job, encoder, data, progress),
         )
     console.print(
@@ -358,25 +339,18 @@ def _train_reranker(job: RerankJob) -> None:
     console.print(f"{job.output}: written")
 
 
-def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
-    """Make a quality gate that reports its progress and its result on the console."""
-
-    def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
-        documents = sample()
-        with show_progress(console) as progress:
-            qualities = measure_quality(staged, smaller, documents, progress)
-        for name, quality in qualities.items():
-            console.print(f"{name}: {_describe(quality)}")
-        return qualities
-
-    return gate
-
-
-def _describe(quality: Quality) -> str:
-    return (
-        f"keeps {quality.neighbours:.2%} of the neighbours of fp32 on {quality.documents} of "
-        f"{quality.corpus_documents} documents of {quality.corpus}, {quality.tokens:,} tokens"
-    )
+def quality_gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
+    """Measure what smaller precisions keep, with progress and result on the console."""
+    documents = sample_stdlib()
+    with show_progress(console) as progress:
+        qualities = measure_quality(staged, smaller, documents, progress)
+    for name, quality in qualities.items():
+        console.print(
+            f"{name}: keeps {quality.neighbours:.2%} of the neighbours of fp32 on "
+            f"{quality.documents} of {quality.corpus_documents} documents of {quality.corpus}, "
+            f"{quality.tokens:,} tokens"
+        )
+    return qualities
 
 
 def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" = None) -> None:

@@ -17,7 +17,8 @@ from index.errors import DocumentError, IndexingError
 from service.cli.checks import OptionError
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.errors import ServiceError
-from service.former import FORMER_COMMANDS, check_former_settings
+from service.former import FORMER_COMMANDS, FORMER_OPTIONS
+from service.settings import check_environment
 from service.threads import cap_malloc_threshold
 
 # Each command or group by its name, and where it is.
@@ -91,13 +92,14 @@ def make_app() -> typer.Typer:
 def main() -> None:
     """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
-    command = sys.argv[1] if len(sys.argv) > 1 else None
-    if command is not None and command in FORMER_COMMANDS:
+    command, *words = [*sys.argv[1:], ""]
+    if command in FORMER_COMMANDS:
         sys.exit(_fail(f"longmatch {command} {FORMER_COMMANDS[command]}", USAGE))
-    if command != "lab" and any(word.partition("=")[0] == "--checkpoint" for word in sys.argv[2:]):
-        sys.exit(_fail("--checkpoint: is now --encoder", USAGE))
+    for option in (word.partition("=")[0] for word in words if command != "lab"):
+        if option in FORMER_OPTIONS:
+            sys.exit(_fail(f"{option}: {FORMER_OPTIONS[option]}", USAGE))
     try:
-        check_former_settings(os.environ)
+        check_environment(os.environ)
         make_app()()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))

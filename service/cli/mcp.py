@@ -52,11 +52,7 @@ def mcp(
 
 
 def make_server(url: str) -> Any:
-    """Make the MCP server of the collection at `url`; it takes the extra `mcp`.
-
-    Returns:
-        An `mcp.server.MCPServer`.
-    """
+    """Make the `MCPServer` of the collection at `url`; it takes the extra `mcp`."""
     import httpx2
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -110,29 +106,24 @@ def make_server(url: str) -> Any:
         left_id: str | None = None,
         right_text: str | None = None,
         right_id: str | None = None,
+        differences: Annotated[
+            bool, Field(description="Say what each has that the other lacks.")
+        ] = False,
     ) -> dict[str, Any]:
         """Compare two documents, each a text or the id of a stored document: where they match.
 
-        The coverage of a side is the share of its text that the passages cover.
+        The coverage of a side is the share of its text that the passages cover. Differences are
+        block by block: `nearest` is the closest part of the other text; `changed` is there in other
+        words.
         """
-        sides = _sides(left_text, left_id, right_text, right_id)
-        found = await ask("POST", "/compare", {**sides, "passages": _PASSAGES})
-        return {name: found[name] for name in _COMPARED}
-
-    @server.tool()
-    async def differences(
-        left_text: str | None = None,
-        left_id: str | None = None,
-        right_text: str | None = None,
-        right_id: str | None = None,
-    ) -> dict[str, Any]:
-        """Say what each of two documents has that the other lacks, block by block.
-
-        `nearest` is the closest part of the other text; `changed` is there in other words.
-        """
-        sides = _sides(left_text, left_id, right_text, right_id)
-        found = await ask("POST", "/compare", {**sides, "passages": 0, "differences": True})
-        return dict(found["differences"])
+        asked = {
+            "left": _given(text=left_text, id=left_id),
+            "right": _given(text=right_text, id=right_id),
+            "passages": _PASSAGES,
+            "differences": differences,
+        }
+        found = await ask("POST", "/compare", asked)
+        return {name: found[name] for name in (*_COMPARED, "differences")}
 
     @server.tool()
     async def read_passage(
@@ -147,15 +138,6 @@ def make_server(url: str) -> Any:
         return {"title": found["title"], "characters": len(text), "text": part}
 
     return server
-
-
-def _sides(
-    left_text: str | None, left_id: str | None, right_text: str | None, right_id: str | None
-) -> dict[str, dict[str, str]]:
-    return {
-        "left": _given(text=left_text, id=left_id),
-        "right": _given(text=right_text, id=right_id),
-    }
 
 
 def _given(**fields: str | None) -> dict[str, str]:

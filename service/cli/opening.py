@@ -31,24 +31,14 @@ from service.settings import Settings
 
 
 def load(
-    name: str | None,
-    precision: str | None = None,
-    *,
-    data: Path | None = None,
-    reading_share: float | None = None,
+    name: str | None, *, data: Path | None = None, reading_share: float | None = None
 ) -> Encoder:
     """Open an encoder, for a data directory if there is one, which must be of its vectors."""
-    checkpoint = find_checkpoint(name, precision, data=data, reading_share=reading_share)
-    return start_encoder(checkpoint, precision)
+    return start_encoder(find_checkpoint(name, data=data, reading_share=reading_share))
 
 
 def find_checkpoint(
-    name: str | None,
-    precision: str | None = None,
-    providers: list[str] | None = None,
-    *,
-    data: Path | None = None,
-    reading_share: float | None = None,
+    name: str | None, *, data: Path | None = None, reading_share: float | None = None
 ) -> Checkpoint:
     """Find an encoder, and check it before it is opened.
 
@@ -57,8 +47,7 @@ def find_checkpoint(
     Raises:
         FingerprintMismatchError: the data directory has other vectors.
     """
-    found = checks.open_checkpoint(name, precision, providers, data=data)
-    checkpoint = with_reading(found, data, reading_share)
+    checkpoint = with_reading(checks.open_checkpoint(name, data=data), data, reading_share)
     if data and has_documents(data):
         stored, new = space_of(data).fingerprint, vector_space(checkpoint).fingerprint
         if stored != new:
@@ -66,14 +55,15 @@ def find_checkpoint(
     return checkpoint
 
 
-def start_encoder(
-    checkpoint: Checkpoint,
-    precision: str | None = None,
-    providers: list[str] | None = None,
-    threads: int | None = None,
-) -> Encoder:
-    """Open the encoder of a checkpoint, and encode with it once."""
-    encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
+def start_encoder(checkpoint: Checkpoint) -> Encoder:
+    """Open the encoder of a checkpoint as the settings say, and encode with it once."""
+    settings = Settings()
+    encoder = open_encoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+    )
     encoder.warm_up()
     return encoder
 

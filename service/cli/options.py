@@ -43,12 +43,6 @@ CorpusOrUrlArgument = Annotated[
 DataArgument = Annotated[Path, typer.Argument(envvar="LONGMATCH_DATA", help="The data directory.")]
 DataOption = Annotated[Path, _setting("data")]
 EncoderOption = Annotated[str | None, _setting("encoder")]
-PrecisionOption = Annotated[
-    str | None, typer.Option(help="int8, fp16 or fp32; by default the best one for the device.")
-]
-ProviderOption = Annotated[
-    list[str] | None, typer.Option("--provider", help="cuda, cpu, …; may be repeated.")
-]
 BlocksOption = Annotated[
     Path | None,
     typer.Option(help="A folder to keep block vectors in, so that the next run is fast."),
@@ -65,7 +59,6 @@ SharedOption = Annotated[
         "in training too: validation figures are then optimistic.",
     ),
 ]
-ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
 FilterOption = Annotated[
     str | None,
     typer.Option(

@@ -2,16 +2,14 @@
 
 Other vectors are tested in shadow beside the present ones, with the queries of the feedback that
 the new checkpoint did not learn from, by the record that `longmatch lab train --feedback` leaves in
-it. Without a record, they are the queries that training on this feedback would leave for
-validation. Where the checkpoint stays, as with another reading share, both sides have
-learned the same, and all queries count.
+it. Where it has none, or the checkpoint stays, as with another reading share, all queries count.
 """
 
 import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +20,7 @@ from encoder.atomic_files import write_atomically
 from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.encoder import Encoder
 from evaluation.fitting.feedback import MIN_TESTED, Candidate, run_shadow_test
-from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
+from evaluation.fitting.judged_queries import JudgedQuery, not_learned
 from index import reencode as reencoding
 from index.directory.data_directory import SHADOW_TEST_FILE, DataDirectory, open_data_directory
 from index.optional_dependencies import require_extra
@@ -35,69 +33,45 @@ from service.cli.checks import OptionError
 from service.cli.opening import load
 from service.cli.options import console, print_json, resumable, say
 from service.cli.progress import show_progress
+from service.settings import Settings
 from training.data.corpus_folder import TRAINING, read_learned
-from training.data.feedback_corpus import HELD_OUT
 
 _WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
-RECORD, DIVISION = "record of training", "division of training"
-ONE_CHECKPOINT = "use of one checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What a test needs to know before anything is encoded.
-
-    Attributes:
-        judged: all queries of the feedback.
-        held_out: those of them that the new checkpoint did not learn from, and which compare.
-        chosen_by: how they were chosen: `RECORD`, `DIVISION` or `ONE_CHECKPOINT`.
-    """
-
-    judged: Sequence[JudgedQuery]
-    held_out: Sequence[JudgedQuery]
-    chosen_by: str
-
-
-def check_trial(data: Path) -> None:
-    """Check that there can be a test at all, without opening a store."""
-    require_extra("evaluate", "reencode --only-if-better", "ir_measures")
-    require_extra("evaluate", "reencode --only-if-better", "scipy")
-    tune.check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
-
-
-def open_trial(data: Path, new: Checkpoint) -> Trial:
-    """Check that other vectors can be tested, and choose the queries."""
+def open_trial(data: Path, new: Checkpoint) -> tuple[list[JudgedQuery], list[JudgedQuery]]:
+    """Check that other vectors can be tested; return all queries, and those to test with."""
     reencoding.require_another(data, new)
-    present = opening.with_reading(checks.open_checkpoint(None, data=data), data, None)
-    learned = _read_learned(new)
+    present = checks.open_checkpoint(None, data=data)
+    # Of one checkpoint both sides have learned the same.
+    learned = [] if present.fingerprint == new.fingerprint else _read_learned(new)
     with closing(tune.open_store(data)) as store:
         judged = tune.read_judged(data, store)
-        if present.fingerprint == new.fingerprint:  # both sides learned the same
-            chosen, chosen_by = [True] * len(judged), ONE_CHECKPOINT
-        elif learned is None:
-            chosen, chosen_by = hold_out(judged, HELD_OUT), DIVISION
-        else:
-            keys = tune.keys_of_texts(data, store, learned)
-            chosen, chosen_by = not_learned(judged, keys), RECORD
+        chosen = not_learned(judged, tune.keys_of_texts(data, store, learned))
     held_out = [query for query in compress(judged, chosen) if query.compares and query.relevant]
     if len(held_out) < MIN_TESTED:
         raise OptionError(
             "--only-if-better",
-            f"{data}: by the {chosen_by}, {len(held_out)} queries of the feedback with a relevant "
-            f"match and one that is less so were held out, and it takes {MIN_TESTED}: give more "
+            f"{data}: {len(held_out)} queries of the feedback with a relevant match and one that "
+            f"is less so are left that it did not learn from, and it takes {MIN_TESTED}: give more "
             "(POST /feedback), or wait for it",
         )
-    return Trial(judged, held_out, chosen_by)
+    return judged, held_out
 
 
-def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
+def run_trial(
+    judged: Sequence[JudgedQuery],
+    compared: Sequence[JudgedQuery],
+    made: Reencoded,
+    progress: Progress,
+) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(None, data=made.data)
     new = made.encoder
     with _opened(made.data, served) as old, _opened(made.content, new) as fresh:
         sides = ((served, old), (new, fresh))
-        texts = tune.passages(old, trial.judged, progress)
-        held_out = tune.searchable(sides, trial.held_out, progress)
+        texts = tune.passages(old, judged, progress)
+        held_out = tune.searchable(sides, compared, progress)
         known = tune.searchable(sides, texts, progress, complete=True)
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
@@ -119,29 +93,14 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         "created": utc_now(),
         "present": _named(served, before),
         "new": _named(new, after),
-        "chosen_by": trial.chosen_by,
         **asdict(found),
     }
 
 
-def print_report(report: dict[str, Any]) -> None:
-    """Print what a test found."""
-    for side in ("present", "new"):
-        facts = report[side]
-        weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
-        say(f"{side}: {facts['checkpoint']} ({weights})")
-    for name, what in (
-        ("held_out", f"held-out queries (by the {report['chosen_by']})"),
-        ("others", "passages of other documents"),
-    ):
-        console.print(tune.described(what, report[name]))
-
-
-def _read_learned(new: Checkpoint) -> list[bytes] | None:
-    """Return the SHA-256 of the texts that a checkpoint learned from, if it has a record."""
+def _read_learned(new: Checkpoint) -> list[bytes]:
+    """Return the SHA-256 of the texts that a checkpoint learned from, by its record."""
     try:
-        found = read_learned(new.directory / TRAINING)
-        return None if found is None else [bytes.fromhex(digest) for digest in found]
+        return [bytes.fromhex(digest) for digest in read_learned(new.directory / TRAINING) or ()]
     except ValueError as error:
         reason = f"{new.directory}: its record of training is damaged: {error}"
         raise OptionError("--encoder", reason) from error
@@ -182,10 +141,7 @@ def reencode(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Test, and swap nothing whatever the result is.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the report of the test as JSON.")
-    ] = False,
-    precision: options.PrecisionOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Move a data directory to another encoder or reading share; run it again to resume.
 
@@ -198,19 +154,18 @@ def reencode(
             raise OptionError(option, "is for --only-if-better")
     opening.check_data_directory(data, "DATA", "index into a new database")
     if only_if_better:
-        check_trial(data)
-    opened = opening.with_reading(
-        checks.open_checkpoint(encoder, precision, data=data), data, reading_share
-    )
+        require_extra("evaluate", "reencode --only-if-better")
+        tune.check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
+    opened = opening.with_reading(checks.open_checkpoint(encoder, data=data), data, reading_share)
     trial = open_trial(data, opened) if only_if_better else None
     report = None
     with resumable("; until then the old vectors are used"), reencoding.only_reencoding(data):
         with show_progress(console) as progress:
-            made = reencoding.reencode_documents(data, opened, precision, progress)
+            made = reencoding.reencode_documents(data, opened, Settings().precision, progress)
             with _opened(made.content, made.encoder) as fresh:
                 LiveScoring(opened, fresh).measure(progress)
             if trial is not None:
-                report = run_trial(trial, made, progress)
+                report = run_trial(*trial, made, progress)
         swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
         if swap:
             with show_progress(console) as progress:
@@ -225,7 +180,11 @@ def reencode(
 def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:
     """Say what the test found, and keep the new content with the report, or delete it."""
     report["adopted"] = report["refused"] is None and not dry_run
-    print_report(report)
+    for side in ("present", "new"):
+        facts = report[side]
+        weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
+        say(f"{side}: {facts['checkpoint']} ({weights})")
+    tune.print_comparisons(report)
     if report["refused"] is not None:
         shutil.rmtree(made.content)
         say(f"{made.data}: not moved, nothing has changed: {report['refused']}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli import checks, options
-from service.settings import Settings
+from service.settings import PREFIX, Settings
 from service.threads import pause_garbage_collection, set_switch_interval
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -20,25 +20,15 @@ def serve(
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
     encoder: options.EncoderOption = None,
-    precision: options.PrecisionOption = None,
-    provider: options.ProviderOption = None,
-    threads: options.ThreadsOption = None,
     reranker: options.RerankerOption = None,
 ) -> None:
     """Serve an index over HTTP; `longmatch settings` prints all other settings."""
     checks.output_folder(data, "--data")
     checks.address(host, port)
-    checks.open_checkpoint(encoder, precision, provider, data=data)
+    checks.open_checkpoint(encoder, data=data)
     if reranker:
         checks.reranker(reranker)
-    given = {
-        "data": data,
-        "encoder": encoder,
-        "precision": precision,
-        "providers": tuple(provider) if provider else None,
-        "threads": threads,
-        "reranker": reranker,
-    }
+    given = {"data": data, "encoder": encoder, "reranker": reranker}
     begin(host, port, {name: value for name, value in given.items() if value is not None})
 
 
@@ -57,18 +47,6 @@ def settings() -> None:
 
     An option of `longmatch serve` goes before the variable of the same name.
     """
-    prefix = Settings.model_config["env_prefix"]
     for name, field in sorted(Settings.model_fields.items()):
-        default = _shown(field.get_default(call_default_factory=True, validated_data={}))
-        typer.echo(f"{prefix}{name.upper()} (default: {default})\n    {field.description}")
-
-
-def _shown(default: Any) -> str:
-    """Return a default as one writes it into the environment."""
-    if default is None or default == ():
-        return "none"
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, tuple | list | set | frozenset):
-        return ",".join(map(str, default))
-    return str(default)
+        default = "none" if field.default in (None, ()) else str(field.default).lower()
+        typer.echo(f"{PREFIX}{name.upper()} (default: {default})\n    {field.description}")

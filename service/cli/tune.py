@@ -181,13 +181,17 @@ def passages(
     return found
 
 
-def described(what: str, found: Mapping[str, Any]) -> str:
-    """Return in words what a report has of a comparison."""
-    gain = found["difference"]
-    return (
-        f"{found['queries']} {what}: nDCG@10 {found['present']:.4f} -> {found['new']:.4f} "
-        f"({gain['difference']:+.4f}, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f})"
-    )
+def print_comparisons(report: Mapping[str, Any]) -> None:
+    """Print in words what the report of a shadow test compares."""
+    for name, what in (
+        ("held_out", "held-out queries"),
+        ("others", "passages of other documents"),
+    ):
+        found, gain = report[name], report[name]["difference"]
+        console.print(
+            f"{found['queries']} {what}: nDCG@10 {found['present']:.4f} -> {found['new']:.4f} "
+            f"({gain['difference']:+.4f}, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f})"
+        )
 
 
 def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
@@ -219,9 +223,7 @@ def tune(
     One half of the queries is held out to test them. No document is encoded again. A server may be
     running, which uses the new weights from its next start.
     """
-    require_extra("evaluate", "tune", "ir_measures")
-    require_extra("evaluate", "tune", "scipy")
-    require_extra("evaluate", "tune", "sklearn")
+    require_extra("evaluate", "tune")
     opening.check_data_directory(data, "DATA")
     checks.output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
@@ -307,8 +309,7 @@ def _adopt(directory: DataDirectory, fusion: CorpusFusion, progress: Progress) -
 def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
     for name in ("hybrid_alignment_weight", "lexical_weight"):
         console.print(f"{name}: {report['present'][name]:g} -> {report['new'][name]:g}")
-    console.print(described("held-out queries", report["held_out"]))
-    console.print(described("passages of other documents", report["others"]))
+    print_comparisons(report)
     if found.refused is not None:
         console.print(f"{data}: not adopted, nothing has changed: {found.refused}")
     elif not report["adopted"]:

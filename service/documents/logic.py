@@ -20,7 +20,7 @@ from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
-from service.schemas import milliseconds, receipt_body
+from service.schemas import ReceiptBody, milliseconds
 from service.telemetry import observe_stage
 from service.threads import run_in
 
@@ -74,7 +74,7 @@ async def index_documents(
         documents=[
             IndexedBody(
                 id=entry.document.id,
-                receipt=receipt_body(entry.receipt),
+                receipt=ReceiptBody.model_validate(entry.receipt),
                 unchanged=entry.document.id in known,
             )
             for entry in ordered

@@ -17,7 +17,7 @@ from service.documents import logic, schemas
 from service.gate import RuledRoute
 from service.match.filter import parse_filter
 from service.openapi import ENCODE, READ, WRITE, Router
-from service.schemas import DEFAULT_PAGE, Cursor, PageSize, next_cursor, receipt_body
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, ReceiptBody, next_cursor
 from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
@@ -127,7 +127,7 @@ async def get_document(
         id=document.id,
         title=document.title,
         metadata=dict(document.metadata),
-        receipt=receipt_body(stored.receipt),
+        receipt=ReceiptBody.model_validate(stored.receipt),
         indexed_at=stored.indexed_at,
         family=family,
         text=document.text if text else None,

@@ -23,7 +23,6 @@ from service.schemas import (
     Strict,
     WholeText,
     optional,
-    receipt_body,
     whole_characters,
 )
 from service.threads import run_in
@@ -130,7 +129,7 @@ def _embeddings_json(
             EmbeddingBody(
                 index=index,
                 embedding=_base64(text.vector) if encoding == "base64" else text.vector.tolist(),
-                receipt=receipt_body(text.receipt),
+                receipt=ReceiptBody.model_validate(text.receipt),
             )
             for index, text in enumerate(texts)
         ],

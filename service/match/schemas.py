@@ -28,7 +28,6 @@ from service.schemas import (
     milliseconds,
     nullable,
     optional,
-    receipt_body,
 )
 from service.settings import Settings
 
@@ -331,7 +330,7 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "generation": answer.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in answer.hits],
         "receipt": {
-            **receipt_body(matches.receipt).model_dump(),
+            **ReceiptBody.model_validate(matches.receipt).model_dump(),
             "common_text": answer.common_text,
         },
         "scored_as": answer.scored_as,

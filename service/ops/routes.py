@@ -15,7 +15,7 @@ from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
 from service.embeddings.routes import MAX_INPUTS
 from service.engine import DEFAULT, degraded_parts, installed_version, record_state
-from service.errors import PROBLEM_TYPES, NoSuchRouteError, OverloadedError
+from service.errors import PROBLEM_TYPES, NoSuchRouteError, ProblemType
 from service.feedback.store import MAX_QUERY_BYTES
 from service.gate import Rules, declare
 from service.match.logic import MAX_EXPLAINED
@@ -129,15 +129,6 @@ class VersionResponse(BaseModel):
     limits: LimitsBody
 
 
-class ProblemTypeResponse(BaseModel):
-    """The meaning of a kind of error."""
-
-    type: str = Field(description="The `type` member of a problem.")
-    status: int
-    title: str
-    description: str
-
-
 def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
     """Return the body of a calibration."""
     return CalibrationBody(
@@ -182,14 +173,11 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     has ended for 30 seconds then, it is not ready.
     """
     degraded = degraded_parts(engine)
-    first = next(
-        (collection for collection in engine.collections.opened() if collection.name == DEFAULT),
-        None,
-    )
+    first = {member.name: member.data for member in engine.collections.opened()}.get(DEFAULT)
     return ReadyResponse(
         status="degraded" if degraded else "ready",
-        documents=0 if first is None else first.data.documents,
-        generation=0 if first is None else first.data.engine.generation,
+        documents=0 if first is None else first.documents,
+        generation=0 if first is None else first.engine.generation,
         degraded=degraded,
     )
 
@@ -233,14 +221,9 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
 )
 @declare(keyless="information")
 async def get_problem(
-    name: Annotated[
-        str, Path(openapi_examples={"overloaded": {"value": OverloadedError.problem_type.name}})
-    ],
-) -> ProblemTypeResponse:
+    name: Annotated[str, Path(openapi_examples={"overloaded": {"value": "overloaded"}})],
+) -> ProblemType:
     """Describe a `type` of problem."""
     if name not in PROBLEM_TYPES:
         raise NoSuchRouteError
-    kind = PROBLEM_TYPES[name]
-    return ProblemTypeResponse(
-        type=kind.uri, status=kind.status, title=kind.title, description=kind.description
-    )
+    return PROBLEM_TYPES[name]

@@ -49,7 +49,7 @@ ANSWERS: dict[type, type[Any]] = {
     status.Checkpoint: ops.CheckpointBody,
     status.Version: ops.VersionResponse, status.CollectionSummary: collections.CollectionBody,
     status.CollectionState: collections.CollectionResponse,
-    status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
+    status.ProblemType: ops.ProblemType, status.FileText: files.FileTextResponse,
     status.FacetValue: documents.FacetValueBody, status.Facet: documents.FacetBody,
     status.MapCluster: corpus_map.Cluster, status.DocumentMap: corpus_map.MapResponse,
     results.FeedbackQuery: feedback_store.AskedBody, results.Feedback: feedback_store.Verdict,

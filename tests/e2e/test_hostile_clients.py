@@ -17,7 +17,7 @@ CLOSE = "Connection: close"
 HURRIED = """
 from functools import partial
 import service.process as process
-process.SendLimits = partial(process.SendLimits, seconds=3.0, bytes_per_second=16384.0)
+process.limited_protocol = partial(process.limited_protocol, pause_seconds=3.0)
 from service.cli.main import main
 main()
 """

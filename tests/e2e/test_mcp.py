@@ -97,7 +97,7 @@ def said(result: "CallToolResult") -> str:
 def test_documents_are_matched_compared_and_read(ask: Ask) -> None:
     async def asked(client: "Client") -> None:
         names = {tool.name for tool in (await client.list_tools()).tools}
-        assert names == {"match", "compare", "differences", "read_passage"}
+        assert names == {"match", "compare", "read_passage"}
         text = DOCUMENTS["folder/d0"]
         found = await client.call_tool("match", {"text": text, "top_k": 3})
         assert found.structured_content is not None
@@ -108,10 +108,11 @@ def test_documents_are_matched_compared_and_read(ask: Ask) -> None:
         compared = (await client.call_tool("compare", sides)).structured_content
         assert compared is not None
         assert 0 < compared["left_coverage"] <= 1
-        sides["left_text"] = f"{text} Nobody else has heard of the walrus."
-        lacking = (await client.call_tool("differences", sides)).structured_content
+        assert compared["differences"] is None
+        sides |= {"left_text": f"{text} Nobody else knows the walrus.", "differences": True}
+        lacking = (await client.call_tool("compare", sides)).structured_content
         assert lacking is not None
-        assert "walrus" in lacking["left"][-1]["text"]
+        assert "walrus" in lacking["differences"]["left"][-1]["text"]
         part = {"id": "folder/d3", "start": 5, "characters": 10}
         read = (await client.call_tool("read_passage", part)).structured_content
         assert read is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.errors import SettingsError
-from service.process import tls_options
+from service.process import tls_context
 from service.settings import Settings
 from tests.kit.waiting import TIMEOUT_S
 
@@ -116,7 +116,7 @@ def test_what_is_wrong_with_the_files_is_said_at_the_start(
     }
     for message, given in refused.items():
         with pytest.raises(SettingsError, match=message):
-            tls_options(Settings(**dict(zip(fields, given, strict=False))))  # type: ignore[arg-type]
+            tls_context(Settings(**dict(zip(fields, given, strict=False))))  # type: ignore[arg-type]
     for name in ("tls_key", "tls_client_authority"):
         with pytest.raises(SettingsError, match=f"{name} is given without tls_certificate"):
-            tls_options(Settings(**{name: "x"}))  # type: ignore[arg-type]
+            tls_context(Settings(**{name: "x"}))  # type: ignore[arg-type]

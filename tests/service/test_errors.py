@@ -36,7 +36,7 @@ def test_every_error_becomes_a_problem(error: Exception, name: str) -> None:
 
 def test_problem_types_are_described_and_are_errors() -> None:
     for name, kind in PROBLEM_TYPES.items():
-        assert kind.uri == f"/problems/{name}"
+        assert kind.type == f"/problems/{name}"
         assert 400 <= kind.status <= 507
         assert kind.title
         assert kind.description.endswith(".")

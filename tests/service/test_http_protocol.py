@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from service import http_protocol
-from service.http_protocol import HEAD_SECONDS, SendLimits, TimedH11Protocol, limited_protocol
+from service.http_protocol import HEAD_SECONDS, TimedH11Protocol, limited_protocol
 from tests.kit.waiting import wait_in_loop
 
 MIB = 2**20
@@ -70,7 +70,7 @@ def with_server(
 ) -> Any:
     async def run() -> Any:
         config = uvicorn.Config(
-            application, port=0, http=protocol or limited_protocol(SendLimits()), lifespan="off",
+            application, port=0, http=protocol or limited_protocol(lambda: None), lifespan="off",
             log_level="critical", timeout_keep_alive=3,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -204,8 +204,8 @@ class Reader:
 def counting(**changed: Any) -> tuple[type[TimedH11Protocol], list[None]]:
     """Return a protocol with long limits but for those given, and the clients that it ends."""
     slow: list[None] = []
-    fields = {"seconds": 60.0, "bytes_per_second": 1.0, "unsent_bytes": 2**30, **changed}
-    return limited_protocol(SendLimits(**fields, on_slow=lambda: slow.append(None))), slow
+    limits = {"bytes_per_second": 1.0, "unsent_bytes": 2**30, **changed}
+    return limited_protocol(lambda: slow.append(None), **limits), slow
 
 
 def test_a_client_that_takes_nothing_is_disconnected() -> None:
@@ -225,7 +225,7 @@ def test_a_client_that_takes_nothing_is_disconnected() -> None:
 
 
 def test_a_client_that_takes_too_little_is_disconnected() -> None:
-    protocol, slow = counting(seconds=0.5, bytes_per_second=100 * MIB)
+    protocol, slow = counting(pause_seconds=0.5, bytes_per_second=100 * MIB)
 
     async def work(port: int) -> int:
         reader = Reader(port)

@@ -205,21 +205,18 @@ def _config_of(recipe: Recipe, config: EncoderConfig, tokenizer: Tokenizer) -> d
     }
 
 
-def create_reranker(
-    recipe: RerankerRecipe, bert: str, directory: Path, *, seed: int = 0
-) -> RerankerCheckpoint:
+def create_reranker(recipe: RerankerRecipe, bert: str, directory: Path) -> RerankerCheckpoint:
     """Write weights, configuration and tokenizer of a new reranker.
 
     Args:
         recipe: sizes and choices; of the layers of the BERT checkpoint, the first ones are taken.
         bert: folder or hub name of a BERT-architecture checkpoint: weights and tokenizer.
         directory: made where it is missing.
-        seed: of the weights of the head, which begin at random.
     """
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
     sizes = sizes_of_bert(read_bert_config(folder))
-    torch.manual_seed(seed)
+    torch.manual_seed(0)  # of the weights of the head, which begin at random
     try:
         shape = PairShape(**recipe.pair)
         sizes["length"] = shape.length

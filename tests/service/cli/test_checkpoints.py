@@ -8,6 +8,7 @@ import pytest
 
 from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
+from evaluation.quality_gate import sample_corpus
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
 from training.export.create import Recipe, create_checkpoint
@@ -60,8 +61,9 @@ def test_an_export_that_passes_says_what_it_keeps(
     longmatch: Run, made: Path, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = load_checkpoint(made).fingerprint
-    monkeypatch.setattr("service.cli.lab.DOCUMENTS", 15)
-    answer = longmatch("lab", "export", made, "--precision", "fp16", *judged[:2])
+    sample = sample_corpus(Path(judged[1]), limit=15)
+    monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample)
+    answer = longmatch("lab", "export", made, "--precision", "fp16")
     assert answer.status == 0
     assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in answer.err
     checkpoint = load_checkpoint(made)

@@ -133,15 +133,22 @@ def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> No
     assert [match["title"] for match in json.loads(answer.out)["matches"]] == ["Paper 3"]
 
 
-def test_embed(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+def test_embed(
+    longmatch: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vectors = {}
     for precision in ("int8", "fp32"):
         file = tmp_path / f"{precision}.npz"
-        assert longmatch("lab", "embed", corpus, "-o", file, "--precision", precision).status == 0
+        monkeypatch.setenv("LONGMATCH_PRECISION", precision)
+        assert longmatch("lab", "embed", corpus, "-o", file).status == 0
         with np.load(file) as arrays:
             assert arrays["ids"].tolist() == ["deep/music.txt", "page.html", "rivers.md"]
             vectors[precision] = arrays["vectors"]
     assert not np.array_equal(vectors["int8"], vectors["fp32"])
+    for setting, wrong in (("PRECISION", "fp8"), ("PROVIDERS", "tpu")):
+        monkeypatch.setenv(f"LONGMATCH_{setting}", wrong)
+        answer = longmatch("index", corpus)
+        assert (answer.status, wrong in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("content", [None, "\n \n"])
@@ -260,18 +267,14 @@ def test_match_reads_what_index_reads(longmatch: Run, corpus: Path) -> None:
         assert {match["id"] for match in found} == {"light.docx", "book.epub"}
 
 
-def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
+def test_match_aligns(longmatch: Run, corpus: Path) -> None:
     longmatch("index", corpus)
-    asked = ("match", corpus / "rivers.md", "--mode", "semantic", "--json")
-    for options, aligned in (((), True), (("--align",), True), (("--no-align",), False)):
-        answer = longmatch(*asked, *options)
-        assert answer.status == 0
-        found = json.loads(answer.out)["matches"]
-        assert len(found) == 3
-        assert [match["alignment_score"] is not None for match in found] == [aligned] * 3
-        assert all(-1 <= match["vector_score"] <= 1 for match in found)
-        if aligned:
-            assert found[0]["alignment_score"] == pytest.approx(1.0, abs=1e-3)
+    answer = longmatch("match", corpus / "rivers.md", "--mode", "semantic", "--json")
+    assert answer.status == 0
+    found = json.loads(answer.out)["matches"]
+    assert len(found) == 3
+    assert all(-1 <= match["vector_score"] <= 1 for match in found)
+    assert found[0]["alignment_score"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_families_are_listed(longmatch: Run, tmp_path: Path) -> None:

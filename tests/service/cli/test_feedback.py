@@ -279,7 +279,6 @@ def test_training_learns_from_feedback(
     answer = longmatch(*test, "--dry-run", "--json")
     assert answer.status == 0, answer.err
     tested = json.loads(answer.out)
-    assert tested["chosen_by"] == "record of training"
     assert tested["held_out"]["queries"] == 75 - counts["queries"]["train"]
 
 

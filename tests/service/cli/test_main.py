@@ -13,7 +13,7 @@ from tests.kit.command import Run
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["index", "nowhere", "--threads", "0"], "--threads"),
+        (["index", "nowhere", "--actors", "0"], "--actors"),
         (["match", "x.txt", "--top-k", "0"], "--top-k"),
         (["match", "x.txt", "--mode", "fuzzy"], "'semantic', 'lexical', 'hybrid'"),
         (["serve", "--port", "70000"], "--port"),
@@ -40,6 +40,7 @@ def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
         (["train", "x", "--help"], "longmatch train is now longmatch lab train"),
         (["bench", "x"], "longmatch bench is now python -m benchmarks.models, in the repository"),
         (["match", "x.txt", "--checkpoint=best"], "--checkpoint: is now --encoder"),
+        (["index", "x", "--precision", "int8"], "--precision: is now LONGMATCH_PRECISION"),
     ],
 )
 def test_what_was_removed_is_refused_with_what_replaces_it(

@@ -29,9 +29,8 @@ SMALL = {"field": "number", "range": {"lt": 20}}
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "filter": {"filter": EVEN},
-    "exclude": {"exclude": ["d0", "d7", "nothing"]},
     "collapse": {"collapse": True},
-    "all": {"filter": SMALL, "exclude": ["d2", "d9"], "collapse": True},
+    "all": {"filter": SMALL, "collapse": True},
 }
 
 Match = Callable[..., list[dict[str, Any]]]
@@ -71,13 +70,15 @@ def by_http(holding: Any) -> Match:
     return match
 
 
-# The command neither explains nor reranks, and takes one document.
-HTTP_ONLY = ("explanation", "first_stage_score", "like_scores", "unlike_scores")
+HTTP_ONLY = ("explanation",)
 
 
 @pytest.fixture
-def by_command(holding: Any, tmp_path: Path, longmatch: Run) -> Match:
+def by_command(
+    holding: Any, tmp_path: Path, longmatch: Run, monkeypatch: pytest.MonkeyPatch
+) -> Match:
     """Run the command beside the service, which holds the same data directory open."""
+    monkeypatch.setenv("LONGMATCH_PRECISION", "fp32")
     query = tmp_path / "query.txt"
     query.write_text(QUERY)
 
@@ -85,10 +86,8 @@ def by_command(holding: Any, tmp_path: Path, longmatch: Run) -> Match:
         options = ["--mode", given["mode"], "--top-k", given["top_k"]]
         if "filter" in given:
             options += ["--filter", json.dumps(given["filter"])]
-        for excluded in given.get("exclude", ()):
-            options += ["--exclude", excluded]
         options += ["--collapse"] if given.get("collapse") else []
-        answer = longmatch("match", query, *options, "--precision", "fp32", "--json")
+        answer = longmatch("match", query, *options, "--json")
         assert answer.status == 0, answer.err
         return list(json.loads(answer.out)["matches"])
 

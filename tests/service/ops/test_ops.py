@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -147,12 +148,8 @@ def test_version_says_what_runs_and_what_it_accepts(client: Any, engine: Engine)
 @pytest.mark.parametrize("name", PROBLEM_TYPES)
 def test_every_kind_of_error_is_described_at_its_own_address(library: Any, name: str) -> None:
     kind = PROBLEM_TYPES[name]
-    assert library.get(kind.uri).json() == {
-        "type": kind.uri,
-        "status": kind.status,
-        "title": kind.title,
-        "description": kind.description,
-    }
+    assert kind.type == f"/problems/{name}"
+    assert library.get(kind.type).json() == asdict(kind)
 
 
 def test_an_unknown_kind_of_error_is_not_found(library: Any) -> None:
