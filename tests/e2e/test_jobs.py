@@ -92,7 +92,7 @@ def test_killed_while_it_is_sent_nothing_of_it_is_left(
 
         def half() -> Iterator[bytes]:
             yield corpus(400) * 40
-            wait_until(lambda: any((data / "uploads").glob("*.partial")))
+            wait_until(lambda: any((data / "uploads").glob("*")))
             server.stop(signal.SIGKILL)
             yield b"\n"
 
