@@ -114,11 +114,8 @@ class AllowedHosts:
         """Allow what is safe by itself, and names.
 
         On a loopback address: loopback addresses and `localhost`. On any other: every address and
-        every name without a dot, which no site on the internet has, and `bound_to` itself.
-
-        Args:
-            bound_to: the address or name that the service listens on.
-            names: other names; `*.example.com` stands for all names below example.com, `*` for all.
+        every name without a dot, which no site on the internet has, and `bound_to` itself. Of the
+        names, `*.example.com` stands for all names below example.com, `*` for all.
         """
         self._local_only = is_loopback(bound_to)
         given = {name.lower() for name in names}

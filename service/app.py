@@ -98,7 +98,7 @@ def create_app(
     app.state.engine = engine
     swagger = StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static")
     app.router.routes += [
-        FilesMount(page.STATIC_PATH, page.PageFiles()),
+        FilesMount("/static", page.PageFiles(directory=page.FILES)),
         FilesMount("/docs/static", swagger),
     ]
     app.router.middleware_stack = FoundRoute(app.router.middleware_stack)

@@ -7,13 +7,15 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Header, Query, Request
 from fastapi.responses import Response
+from pydantic import AfterValidator
 
 from service.access import own_name
 from service.body import media_type
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
+from service.schemas import read_cursor
 from service.state import StoredResponse
 from service.threads import run_in
 
@@ -56,6 +58,27 @@ async def get_collection(request: Request) -> Collection:
 
 
 CollectionDep = Annotated[Collection, Depends(get_collection)]
+
+DEFAULT_PAGE = 100
+Cursor = Annotated[
+    str,
+    AfterValidator(read_cursor),
+    Query(
+        max_length=8_192,
+        description="`next_cursor` of the previous page; by default, the first page.",
+        openapi_examples={"some": {"value": "YXJ0aWNsZXMvYmVlcw"}},
+    ),
+]
+
+PageSize = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=1_000,
+        description="Documents on a page.",
+        openapi_examples={"some": {"value": DEFAULT_PAGE}},
+    ),
+]
 
 
 REPLAYED = "Idempotency-Replayed"

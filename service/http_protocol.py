@@ -63,7 +63,13 @@ class TimedH11Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Start the timer for the first head."""
         super().connection_made(transport)
-        _limit_kernel_buffer(transport)
+        # The kernel otherwise keeps megabytes that could not be sent, and says nothing of the
+        # client's progress until a third is free.
+        connection = transport.get_extra_info("socket")
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not of every system
+        if connection is not None and option is not None:
+            with suppress(OSError):  # not TCP
+                connection.setsockopt(socket.IPPROTO_TCP, option, _KERNEL_BYTES)
         self._check_head()
 
     def data_received(self, data: bytes) -> None:
@@ -163,18 +169,6 @@ class TimedH11Protocol(H11Protocol):
         idle = self.conn.their_state is h11.IDLE
         if idle or self.conn.our_state is h11.DONE:
             self.transport.abort()
-
-
-def _limit_kernel_buffer(transport: asyncio.Transport) -> None:
-    """Keep few bytes in the kernel that could not be sent, where the system has this option.
-
-    It keeps megabytes otherwise, and says nothing of the client's progress until a third is free.
-    """
-    connection = transport.get_extra_info("socket")
-    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-    if connection is not None and option is not None:
-        with suppress(OSError):  # not TCP
-            connection.setsockopt(socket.IPPROTO_TCP, option, _KERNEL_BYTES)
 
 
 def limited_protocol(on_slow: Callable[[], None], **limits: float) -> type[TimedH11Protocol]:

@@ -23,10 +23,8 @@ Stage = Literal[
 ]  # fmt: skip
 
 JobEnd = Literal["done", "cancelled", "failed"]
-LineOutcome = Literal["indexed", "failed"]
 RetrainingOutcome = Literal["swapped", "refused", "failed"]
 DeliveryOutcome = Literal["delivered", "retried", "failed"]
-FeedbackVerdict = Literal["relevant", "not_relevant"]
 SampleOutcome = Literal["measured", "dropped", "disturbed"]
 
 # The buckets that OpenTelemetry recommends for `http.server.request.duration`.
@@ -52,7 +50,7 @@ class CollectionMetrics:
     jobs_unfinished: Annotated[Gauge, "Uploads that are waiting or being indexed."]
     jobs_ended: Annotated[Counters, "Uploads that ended.", "state", get_args(JobEnd)]
     job_documents: Annotated[
-        Counters, "Lines of uploads processed.", "outcome", get_args(LineOutcome)
+        Counters, "Lines of uploads processed.", "outcome", ("indexed", "failed")
     ]
     index_documents: Annotated[Gauge, "Documents in the index."]
     index_generation: Annotated[Gauge, "Generation of the index."]
@@ -93,7 +91,7 @@ class CollectionMetrics:
         Counters, "Attempts to deliver an event to a webhook.", "outcome", get_args(DeliveryOutcome)
     ]
     feedback: Annotated[
-        Gauges, "Verdicts on matches that are kept.", "verdict", get_args(FeedbackVerdict)
+        Gauges, "Verdicts on matches that are kept.", "verdict", ("relevant", "not_relevant")
     ]
 
 

@@ -123,12 +123,9 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def _of_group(group: str, good: Mapping[int, str | dict[str, Any]], *names: str) -> Responses:
-    """Describe the responses of a route.
+    """Describe the responses of a route: good ones, and problems of its group and by name.
 
-    Args:
-        group: of the problems that it shares with other routes.
-        good: its successful responses, each as it is described or by its description alone.
-        names: of the problems that it has besides those of its group.
+    A good response is given as it is described or by its description alone.
     """
     titles: dict[int, list[str]] = {}
     for kind in (PROBLEM_TYPES[name] for name in names):

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-import fastapi
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -156,9 +155,6 @@ class BodyModel(BaseModel):
         return schema
 
 
-MAX_PAGE, DEFAULT_PAGE = 1_000, 100
-
-
 def next_cursor(page: Sequence[T], limit: int, id_of: Callable[[T], str]) -> str | None:
     """Return the cursor of the page after this one of `limit` entries; None if it is the last."""
     if len(page) < limit:
@@ -173,27 +169,6 @@ def read_cursor(cursor: str) -> str:
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except ValueError as error:
         raise ValueError("is not a cursor of this service") from error
-
-
-Cursor = Annotated[
-    str,
-    AfterValidator(read_cursor),
-    fastapi.Query(
-        max_length=8_192,
-        description="`next_cursor` of the previous page; by default, the first page.",
-        openapi_examples={"some": {"value": "YXJ0aWNsZXMvYmVlcw"}},
-    ),
-]
-
-PageSize = Annotated[
-    int,
-    fastapi.Query(
-        ge=1,
-        le=MAX_PAGE,
-        description="Documents on a page.",
-        openapi_examples={"some": {"value": DEFAULT_PAGE}},
-    ),
-]
 
 
 STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to a collection."

@@ -1,12 +1,11 @@
 """Every setting of the service: its name, type, default and meaning."""
 
 import ipaddress
-import os
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -292,12 +291,6 @@ class Settings(BaseSettings):
                 "servers share LONGMATCH_DATABASE"
             )
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_environment(cls, given: Any) -> Any:
-        check_environment(os.environ)
-        return given
 
 
 def check_environment(names: Collection[str]) -> None:

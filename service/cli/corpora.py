@@ -75,10 +75,6 @@ def open_encoding(checkpoint: Checkpoint, cluster: ClusterOptions | None) -> Ite
         yield encode
 
 
-_FAMILIES = 20  # that are listed
-_ALIGNED = AlignmentOptions(budget_seconds=math.inf)  # nobody waits in a queue
-
-
 def families(
     data: options.DataOption = options.DEFAULT_DATA,
     as_json: options.JsonOption = False,
@@ -87,7 +83,7 @@ def families(
     opening.check_data_directory(data)
     with opened(data, opening.space_of(data), read_only=True) as directory:
         found = directory.store.families
-        largest, pending = found.largest(_FAMILIES), found.pending()
+        largest, pending = found.largest(20), found.pending()
         number, documents = found.totals()
     if as_json:
         counts = {"families": number, "documents": documents, "pending": pending}
@@ -279,7 +275,7 @@ def match(
         mode=mode,
         where=None if where is None else read_option("--filter", parse_filter, where),
         collapse=collapse,
-        alignment=_ALIGNED,
+        alignment=AlignmentOptions(budget_seconds=math.inf),  # nobody waits in a queue
     )
     loaded = load(encoder, data=data)
     document = read_document(file)
@@ -342,9 +338,9 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, data=data)
-    with opened(data, loaded.checkpoint) as directory, show_progress(console) as progress:
-        build_index(corpus, directory, encode_here(loaded), progress)
-        LiveScoring(loaded.checkpoint, directory).measure(progress)
+    with opened(data, loaded.checkpoint) as directory:
+        encode = encode_here(loaded)
+        _bring_up_to_date(directory, corpus, encode, loaded.checkpoint, None, prune=False)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""
 Open {url}/ in a browser, or see in another shell which modules match asyncio.queues:

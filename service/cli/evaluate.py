@@ -11,11 +11,7 @@ from rich.table import Column, Table
 from encoder.encoder import Encoder
 from encoder.reranker.onnx_reranker import open_reranker
 from evaluation import experiment
-from evaluation.baselines import (
-    BASELINES,
-    BLOCK_BASELINES,
-    parse_baselines,
-)
+from evaluation.baselines import BASELINES, BLOCK_BASELINES, parse_baselines
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Judgements, Vectors
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits

@@ -63,9 +63,6 @@ lab = typer.Typer(
     add_completion=False,
 )
 
-_REPORTED = ("semantic", "hybrid")  # modes of search
-_OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
-
 
 @lab.command("create-checkpoint")
 def create_checkpoint(
@@ -161,7 +158,8 @@ def train(
     """
     require_extra("train", "lab train")
     checks.new_path(output)
-    file = recipe_file(recipe)
+    shipped = RECIPES / f"{recipe}.toml"
+    file = shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
     objectives = read_option("RECIPE", read_training_recipe, file).objectives
     for_reranker = any(objective.kind == "rerank" for objective in objectives)
     checks.precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
@@ -321,13 +319,16 @@ def _train_encoder(job: EncoderJob) -> None:
             quality_gate,
             lambda made: fit_search(made, job, encoder, data, progress),
         )
+    seen = " (optimistic: training may have seen the documents of validation)"
     console.print(
         f"{job.output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
-        f"{report.best_step} of {report.steps}{_OPTIMISTIC if report.shared_documents else ''}"
+        f"{report.best_step} of {report.steps}{seen if report.shared_documents else ''}"
     )
     if report.search:
         before, after = report.search.before, report.search.after
-        modes = [f"{mode} {before[mode]:.4f} -> {after[mode]:.4f}" for mode in _REPORTED]
+        modes = [
+            f"{mode} {before[mode]:.4f} -> {after[mode]:.4f}" for mode in ("semantic", "hybrid")
+        ]
         console.print(f"Search, nDCG@10 of {report.search.queries} queries: {', '.join(modes)}")
 
 
@@ -362,12 +363,6 @@ def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" =
             f"{precision}: cosine to the model at least {parity.block_cosine:.5f} for blocks, "
             f"{parity.document_cosine:.5f} for documents"
         )
-
-
-def recipe_file(recipe: str) -> Path:
-    """Return the file of a recipe, which may be the name of one that ships."""
-    shipped = RECIPES / f"{recipe}.toml"
-    return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
 
 
 def _find_files(

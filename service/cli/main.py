@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections import UserDict
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version as distribution_version
 from typing import Annotated, Any
@@ -44,11 +45,11 @@ _PLACES: Mapping[str, str] = {
 }
 
 
-class _Commands(Mapping[str, Any]):
+class _Commands(UserDict[str, Any]):
     """The commands and groups by name; what one of them needs is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        module, attribute = _PLACES[name].split(":")
+        module, attribute = self.data[name].split(":")
         app = found = getattr(import_module(module), attribute)
         if not isinstance(found, typer.Typer):
             app = typer.Typer(add_completion=False)
@@ -57,18 +58,12 @@ class _Commands(Mapping[str, Any]):
         command.name = name
         return command
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
-
-    def __len__(self) -> int:
-        return len(_PLACES)
-
 
 class _Group(TyperGroup):
     """`longmatch` itself."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options | {"commands": _Commands()})
+        super().__init__(**options | {"commands": _Commands(_PLACES)})
 
 
 def make_app() -> typer.Typer:

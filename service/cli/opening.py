@@ -4,7 +4,7 @@ Apart from `service.cli.checks`, which a server needs: this imports what reads d
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from encoder.alignment.space import open_space
@@ -112,12 +112,10 @@ def opened(
         engine=settings.engine,
         database=settings.database,
     )
-    try:
+    with closing(directory):
         if checkpoint is not None:
             remember_encoder(data, checkpoint)
         yield directory
-    finally:
-        directory.close()
 
 
 def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
@@ -125,14 +123,14 @@ def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
     read_option(option, read_corpus, corpus)
 
 
-def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
+def check_some_document(corpus: Corpus) -> None:
     """Check that a corpus has something in it, reading up to its first document."""
     unread = []
     for item in read_corpus(corpus):
         if isinstance(item, Document) or item.lost:
             return
         unread.append(f"; {item.where}: {item.reason}")
-    raise OptionError(option, f"{corpus}: {NO_DOCUMENT}{''.join(unread)}")
+    raise OptionError("CORPUS", f"{corpus}: {NO_DOCUMENT}{''.join(unread)}")
 
 
 def check_document(path: Path, option: str = "FILE") -> None:

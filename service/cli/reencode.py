@@ -7,8 +7,8 @@ it. Where it has none, or the checkpoint stays, as with another reading share, a
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
@@ -106,14 +106,13 @@ def _read_learned(new: Checkpoint) -> list[bytes]:
         raise OptionError("--encoder", reason) from error
 
 
-@contextmanager
-def _opened(data: Path, encoder: Encoder) -> Iterator[DataDirectory]:
+def _opened(data: Path, encoder: Encoder) -> closing[DataDirectory]:
     """Open a data directory for reading; both sides search with an index in this process."""
-    directory = open_data_directory(
-        data, fingerprint=encoder.fingerprint, dimension=encoder.dimension, read_only=True
+    return closing(
+        open_data_directory(
+            data, fingerprint=encoder.fingerprint, dimension=encoder.dimension, read_only=True
+        )
     )
-    with closing(directory):
-        yield directory
 
 
 def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:

@@ -111,8 +111,7 @@ def _keys(
 ) -> tuple[dict[str, str], dict[bytes, str]]:
     """Return what must not be divided: of each stored document its family, or else its text.
 
-    Returns:
-        The keys by document id, and by the hash of the text.
+    Once by the id of the document, and once by the hash of its text.
     """
     families = store.families.of_ids(document_ids)
     hashes = store.content_hashes(document_ids)

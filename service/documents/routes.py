@@ -12,12 +12,12 @@ from starlette.types import Scope
 
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
-from service.deps import CollectionDep, IdempotencyKey, respond_once
+from service.deps import DEFAULT_PAGE, CollectionDep, Cursor, IdempotencyKey, PageSize, respond_once
 from service.documents import logic, schemas
 from service.gate import RuledRoute
 from service.match.filter import parse_filter
 from service.openapi import ENCODE, READ, WRITE, Router
-from service.schemas import DEFAULT_PAGE, Cursor, PageSize, ReceiptBody, next_cursor
+from service.schemas import ReceiptBody, next_cursor
 from service.state import StoredResponse
 from service.threads import run_in
 from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY

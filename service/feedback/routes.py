@@ -10,23 +10,14 @@ from pydantic import BaseModel, Field
 
 from index.store.records import BEFORE_ALL
 from service.body import JSON, NDJSON, choose_media_type
-from service.deps import CollectionDep
+from service.deps import DEFAULT_PAGE, CollectionDep, Cursor, PageSize
 from service.documents.logic import CHARACTERS_AT_A_TIME, export_parts, json_lines
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.feedback.store import MAX_GRADE, FeedbackStore, JudgedQuery, Verdict
 from service.gate import declare
 from service.openapi import READ, WRITE, Router
-from service.schemas import (
-    DEFAULT_PAGE,
-    BodyModel,
-    Cursor,
-    DocumentId,
-    PageSize,
-    QueryBody,
-    next_cursor,
-    nullable,
-)
+from service.schemas import BodyModel, DocumentId, QueryBody, next_cursor, nullable
 from service.threads import run_in
 
 

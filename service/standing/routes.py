@@ -8,11 +8,11 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from service.body import JSON
-from service.deps import CollectionDep, IdempotencyKey, respond_once
+from service.deps import DEFAULT_PAGE, CollectionDep, Cursor, IdempotencyKey, PageSize, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.openapi import ENCODE, WRITE, Router
-from service.schemas import DEFAULT_PAGE, Cursor, PageSize, next_cursor
+from service.schemas import next_cursor
 from service.standing import schemas
 from service.standing.logic import change_standing_query, create_standing_query
 from service.standing.store import StandingQuery

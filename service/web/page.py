@@ -49,8 +49,6 @@ def page_headers() -> dict[str, str]:
     return {**HEADERS, "Content-Security-Policy": "; ".join(policy)}
 
 
-STATIC_PATH = "/static"
-
 RULES = FilesMount.rules
 router = Router(RULES, include_in_schema=False)
 
@@ -63,9 +61,6 @@ async def get_page() -> HTMLResponse:
 
 class PageFiles(StaticFiles):
     """The style and the modules of the page."""
-
-    def __init__(self) -> None:
-        super().__init__(directory=FILES)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file, with the headers of all files of the page."""

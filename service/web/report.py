@@ -19,9 +19,7 @@ from markupsafe import Markup, escape
 from encoder.arrays import Int64
 from encoder.comparison.compare import percent
 from encoder.comparison.result import (
-    AlignedBlockPair,
     AlignedPassage,
-    AttendedBlockPair,
     Comparison,
     Difference,
     PassageKind,
@@ -32,8 +30,6 @@ from encoder.comparison.result import (
 from service.web.marked_text import KIND_CLASSES, MarkedText, Side, join_lines, mark_text, visible
 
 _FOLDER = Path(__file__).parent
-_EXCERPT = 90  # characters of a passage that the list shows
-_BLOCK_EXCERPT = 160  # characters of a block and of the one that it is aligned with
 _PAIRS = 10
 SHADES = 10
 HEIGHT = 1000  # of the map of ribbons
@@ -86,7 +82,6 @@ def render_report(
     passages, aligned = comparison.passages, comparison.block_alignment
     left = _side("left", left_title, texts[0], comparison)
     right = _side("right", right_title, texts[1], comparison)
-    excerpts = [_excerpt(texts[0][slice(*passage.left)], _EXCERPT) for passage in passages]
     ranges = left.text.ranges, right.text.ranges
     differing = []
     if comparison.differences is not None:
@@ -99,11 +94,10 @@ def render_report(
         comparison=comparison,
         left=left,
         right=right,
-        passages=list(
-            zip(passages, excerpts, *ranges, draw_ribbons(*texts, passages), strict=True)
-        ),
-        pairs=[] if aligned is None else _pairs(aligned.pairs, *texts),
-        attended=_pairs(comparison.attended_blocks or (), *texts),
+        texts=texts,
+        passages=list(zip(passages, *ranges, draw_ribbons(*texts, passages), strict=True)),
+        pairs=() if aligned is None else aligned.pairs[:_PAIRS],
+        attended=(comparison.attended_blocks or ())[:_PAIRS],
         differing=differing,
         counts=Counter(passage.kind for passage in passages),
         section_scores=comparison.section_scores.tolist(),
@@ -151,6 +145,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda share: percent(share).replace(" ", "\N{NO-BREAK SPACE}")
+    environment.filters["excerpt"] = _excerpt
     environment.filters["shade"] = shade_of
     environment.globals.update(
         kind_classes=KIND_CLASSES,
@@ -211,23 +206,9 @@ def _marked(text: str, difference: Difference) -> Markup:
     return Markup("").join([*parts, escape(visible(text[here:end]))])
 
 
-def _pairs(
-    pairs: Sequence[AlignedBlockPair] | Sequence[AttendedBlockPair], left: str, right: str
-) -> list[tuple[AlignedBlockPair | AttendedBlockPair, str, str]]:
-    """Return the first pairs of blocks, each with excerpts from both texts."""
-    return [
-        (
-            pair,
-            _excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
-            _excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
-        )
-        for pair in pairs[:_PAIRS]
-    ]
-
-
-def _excerpt(part: str, characters: int) -> str:
-    """Return the beginning of a part on one line, cut between words if possible."""
-    line = " ".join(part[: 3 * characters].split())
+def _excerpt(text: str, span: Span, characters: int) -> str:
+    """Return the beginning of a part of a text on one line, cut between words if possible."""
+    line = " ".join(text[slice(*span)][: 3 * characters].split())
     if len(line) <= characters:
         return line
     cut = line[:characters]
@@ -284,7 +265,12 @@ def draw_ribbons(left: str, right: str, passages: Sequence[AlignedPassage]) -> l
     left_extents = _extents(left, [passage.left for passage in passages])
     right_extents = _extents(right, [passage.right for passage in passages])
     both = np.hstack([left_extents, right_extents])
-    return [_outline(*extents) for extents in both.tolist()]
+    # A band that curves from left to right and meets both edges at a right angle.
+    return [
+        f"M0 {left_top}H9C50 {left_top} 50 {right_top} 91 {right_top}H100"
+        f"V{right_end}H91C50 {right_end} 50 {left_end} 9 {left_end}H0Z"
+        for left_top, left_end, right_top, right_end in both.tolist()
+    ]
 
 
 def _extents(text: str, spans: Sequence[Span]) -> Int64:
@@ -301,11 +287,3 @@ def _extents(text: str, spans: Sequence[Span]) -> Int64:
     extents[:, 0] = np.minimum(extents[:, 0], HEIGHT - _SHORTEST)
     extents[:, 1] = np.maximum(extents[:, 1], extents[:, 0] + _SHORTEST)
     return extents
-
-
-def _outline(left_top: int, left_end: int, right_top: int, right_end: int) -> str:
-    """Return a band that curves from left to right and meets both edges at a right angle."""
-    return (
-        f"M0 {left_top}H9C50 {left_top} 50 {right_top} 91 {right_top}H100"
-        f"V{right_end}H91C50 {right_end} 50 {left_end} 9 {left_end}H0Z"
-    )
