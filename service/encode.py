@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from encoder.blocks import Receipt, SentenceBlocks
-from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
 from encoder.encoder import Encoder
@@ -95,8 +94,16 @@ async def encode_texts(
     """
     if not texts:
         return []
-    _check_lengths(texts, collection.engine.settings.max_text_characters)
-    estimate = sum(_estimated_tokens(item.text, collection.checkpoint) for item in texts)
+    limit, checkpoint = collection.engine.settings.max_text_characters, collection.checkpoint
+    refused = [
+        FieldError(item.pointer, f"is longer than {limit} characters", limit)
+        for item in texts
+        if len(item.text) > limit
+    ]
+    if refused:
+        raise InvalidInputError(refused)
+    longest = checkpoint.max_blocks * checkpoint.block_length
+    estimate = sum(min(len(item.text) // _CHARACTERS_PER_TOKEN + 1, longest) for item in texts)
     with current_reservation(
         collection.engine.scheduler, estimate, background=background
     ) as reservation:
@@ -157,21 +164,6 @@ def _count(metrics: Metrics, receipt: Receipt, seconds: float) -> None:
     if receipt.tokens_read < receipt.tokens:
         metrics.documents_truncated.inc()
         metrics.tokens_left_out.inc(receipt.tokens - receipt.tokens_read)
-
-
-def _check_lengths(texts: Sequence[RequestText], limit: int) -> None:
-    refused = [
-        FieldError(item.pointer, f"is longer than {limit} characters", limit)
-        for item in texts
-        if len(item.text) > limit
-    ]
-    if refused:
-        raise InvalidInputError(refused)
-
-
-def _estimated_tokens(text: str, checkpoint: Checkpoint) -> int:
-    longest = checkpoint.max_blocks * checkpoint.block_length
-    return min(len(text) // _CHARACTERS_PER_TOKEN + 1, longest)
 
 
 @dataclass(frozen=True, slots=True)

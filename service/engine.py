@@ -278,17 +278,15 @@ def degraded_parts(engine: Engine) -> list[str]:
         "engine": any(collection.data.engine.failure for collection in opened),
         "redis": engine.redis is not None and not engine.redis.available,
         "active_requests": engine.admission.full_seconds > 0,
-        "storage": any(map(_storage_fails, opened)),
+        "storage": any(
+            some.data.store.failure or some.state.failure or is_full(some.data.store.path)
+            for some in opened
+        ),
     }
     for follower in (file for some in opened for file in some.data.store.followers):
         parts[follower.path.stem] = parts.get(follower.path.stem, False) or follower.behind
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
-
-
-def _storage_fails(collection: Collection) -> bool:
-    store = collection.data.store
-    return bool(store.failure or collection.state.failure) or is_full(store.path)
 
 
 @cache

@@ -222,7 +222,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         telemetry.name_in_logs(request_id=request_id)
         started = time.perf_counter()
@@ -390,11 +391,6 @@ def _responding(
         await send(message)
 
     return send_response
-
-
-def _request_id(headers: Headers) -> str:
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _count(scope: Scope, method: str, code: int, seconds: float) -> None:

@@ -10,7 +10,7 @@ from service.app import check_exposure, create_app
 from service.errors import SettingsError
 from service.http_protocol import limited_protocol
 from service.settings import Settings
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from service.telemetry import configured_logs, require_exporter
 from service.threads import limit_numpy_threads, resume_garbage_collection
 
@@ -60,7 +60,7 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        try:
+        with engine.opened:
             app = create_app(settings, engine, bound_to=host)
             resume_garbage_collection()
             with suppress(KeyboardInterrupt):
@@ -76,5 +76,3 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
                     timeout_graceful_shutdown=round(settings.drain_seconds),
                     ssl_context_factory=None if tls is None else lambda *_: tls,
                 )
-        finally:
-            close_engine(engine)

@@ -4,7 +4,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
 from encoder.opening import find_encoder, open_encoder
@@ -31,10 +30,16 @@ _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of act
 def open_engine(settings: Settings) -> Engine:
     """Load and verify the checkpoint, start the workers, warm up and open the data.
 
-    Jobs that an earlier process left unfinished continue.
+    Jobs that an earlier process left unfinished continue. `opened` of the engine closes all of it:
+    it stops the workers and lets writes finish; waiting callers get an error.
     """
     checkpoint = find_encoder(settings.encoder or remembered_encoder(settings.data))
-    _check_queue(settings, checkpoint)
+    longest = checkpoint.max_blocks * checkpoint.block_length
+    if settings.max_queue_tokens < longest:
+        raise SettingsError(
+            f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
+            f"reads documents of up to {longest} tokens: the queue must hold one of them"
+        )
     encoder = open_encoder(
         checkpoint,
         precision=settings.precision,
@@ -101,11 +106,6 @@ def open_engine(settings: Settings) -> Engine:
     return engine
 
 
-def close_engine(engine: Engine) -> None:
-    """Stop the workers, let writes finish and close the data; waiting callers get an error."""
-    engine.opened.close()
-
-
 def search_threads(cores: int) -> int:
     """Return how many threads search: half as many as there are cores, up to `MAX_SEARCH_THREADS`.
 
@@ -114,15 +114,6 @@ def search_threads(cores: int) -> int:
     save (measured: benchmarks/server/search.py, at 8 clients).
     """
     return max(1, min(MAX_SEARCH_THREADS, cores // 2))
-
-
-def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
-    longest = checkpoint.max_blocks * checkpoint.block_length
-    if settings.max_queue_tokens < longest:
-        raise SettingsError(
-            f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
-            f"reads documents of up to {longest} tokens: the queue must hold one of them"
-        )
 
 
 def _open_scheduler(

@@ -49,7 +49,10 @@ async def index_documents(
         strict: reject a text that is too long to be read whole.
         background: yield to requests.
     """
-    _check(documents)
+    ids = [document.id for document in documents]
+    repeated = (number for number, name in enumerate(ids) if name in ids[:number])
+    if twice := [FieldError(f"#/documents/{number}/id", "is given twice") for number in repeated]:
+        raise InvalidInputError(twice)
     known = await run_in(collection.engine.readers, collection.data.store.known, documents)
     new = [
         (RequestText(f"#/documents/{number}/text", document.text), document)
@@ -127,13 +130,6 @@ def cursor_in(order: str, last: ListedDocument) -> str:
 def count_facets(store: DocumentStore, where: Filter | None) -> list[Facet]:
     """Return how many documents for which a filter holds have which metadata."""
     return store.facets(None if where is None else store.select(where))
-
-
-def _check(documents: Sequence[Document]) -> None:
-    ids = [document.id for document in documents]
-    repeated = (number for number, name in enumerate(ids) if name in ids[:number])
-    if twice := [FieldError(f"#/documents/{number}/id", "is given twice") for number in repeated]:
-        raise InvalidInputError(twice)
 
 
 def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:

@@ -72,11 +72,6 @@ class Verdict(BaseModel, frozen=True):
     changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
 
 
-def verdict_id(query: bytes, match_id: str) -> str:
-    """Return the id of the verdict on a document as an answer to the query of this digest."""
-    return hashlib.sha256(query + match_id.encode()).hexdigest()[:_ID_CHARACTERS]
-
-
 _CHARACTERS_AT_A_TIME = 2**22
 _IDS_AT_A_TIME = 10_000  # of one statement: databases limit its values
 MAX_VERDICTS = 100_000
@@ -94,7 +89,7 @@ class FeedbackStore:
     def put(self, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
         """Store a verdict, durably, instead of an earlier one of this query and document."""
         digest, now = query.digest, utc_now()
-        name = verdict_id(digest, match_id)
+        name = hashlib.sha256(digest + match_id.encode()).hexdigest()[:_ID_CHARACTERS]
         of_this = verdicts.c.id == name
         with self._state.writing() as connection:
             found = connection.execute(

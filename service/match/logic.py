@@ -36,7 +36,10 @@ async def match(
             does not exist, there are too many examples or no reranker, or a text is refused.
     """
     search, liked = request.to_search(collection.engine.settings), len(request.like or ())
-    errors = _validate_explained(request.explain, search.top_k, 1 if liked else len(queries))
+    errors, answers = list[FieldError](), 1 if liked else len(queries)
+    if request.explain and min(request.explain.matches, search.top_k) * answers > MAX_EXPLAINED:
+        detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
+        errors.append(FieldError("#/explain", detail, MAX_EXPLAINED))
     errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if request.rerank is not None:
         errors += validate_rerank(collection, search)
@@ -56,15 +59,6 @@ async def match(
         else:
             found = await retrieve_and_rerank(collection, texts, search, request.rerank)
     return [await _explain(collection, matches, request.explain) for matches in found]
-
-
-def _validate_explained(
-    explained: ExplainBody | None, top_k: int, answers: int
-) -> list[FieldError]:
-    if explained is None or min(explained.matches, top_k) * answers <= MAX_EXPLAINED:
-        return []
-    detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
-    return [FieldError("#/explain", detail, MAX_EXPLAINED)]
 
 
 def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:

@@ -311,10 +311,7 @@ def matches_json(
     as long.
     """
     answers = [_answer(matches, checkpoint, calibrator) for matches in found]
-    if several:
-        return to_json({"results": answers}, inf_nan_mode="null")
-    (answer,) = answers
-    return to_json(answer, inf_nan_mode="null")
+    return to_json({"results": answers} if several else answers[0], inf_nan_mode="null")
 
 
 def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:

@@ -153,12 +153,13 @@ def scan_new_documents(collection: Collection) -> bool:
     if data.store.counts_words:  # a hybrid search would leave the words out
         sleep(1.0)
         return True
-    every = standing.store.listed()
-    ready = [
-        query
-        for query in every
-        if not (standing.stopping or query.paused) and _is_ready(collection, query)
-    ]
+    ready = []
+    for query in standing.store.listed():
+        if not (standing.stopping or query.paused):
+            detail = _held_because(collection, query)
+            standing.store.hold(query, detail)
+            if detail is None:
+                ready.append(query)
     more = False
     for place in sorted({query.scanned for query in ready}):
         _, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
@@ -203,8 +204,12 @@ def _find(
 
     None if it or its document cannot be read.
     """
-    encoded = _encoded(collection, query)
-    if encoded is None:
+    encoded: EncodedQuery | None
+    if query.document is None:
+        encoded = collection.standing.store.read_text(query)
+    else:
+        encoded = find_stored(collection.data, [query.document]).get(query.document)
+    if encoded is None:  # it was removed, or its document
         return None
     compared = collection.data.store.alignment.whiten(encoded.vector[np.newaxis])[0]
     if query.mode == "semantic" and not _may_match(collection, query, vectors @ compared):
@@ -237,21 +242,8 @@ def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> 
     return within(interest.bounds, float(most[0]), worth)
 
 
-def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | None:
-    """Return what is searched for; None if it was removed, or its document."""
-    if query.document is None:
-        return collection.standing.store.read_text(query)
-    return find_stored(collection.data, [query.document]).get(query.document)
-
-
-def _is_ready(collection: Collection, query: StandingQuery) -> bool:
-    """Return whether new documents can be compared with a query now, and record why not."""
-    detail = _held_because(collection, query)
-    collection.standing.store.hold(query, detail)
-    return detail is None
-
-
 def _held_because(collection: Collection, query: StandingQuery) -> str | None:
+    """Return why new documents cannot be compared with a query now; None if they can."""
     if query.detail == UNREADABLE:  # for good
         return UNREADABLE
     if errors := validate_bounds(collection.calibrator, query.mode, query.bounds):

@@ -85,8 +85,7 @@ class Jobs:
     def start(self, run: Callable[[Job], None]) -> None:
         """Start the thread, which continues with the jobs that have not ended.
 
-        Args:
-            run: indexes a job from its position, and returns when it has ended or `stopping`.
+        `run` indexes a job from its position, and returns when it has ended or `stopping`.
         """
         self._run = run
         try:

@@ -23,7 +23,7 @@ from encoder.opening import open_encoder
 from service.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 
 MakeSettings = Callable[..., Settings]
 
@@ -208,7 +208,7 @@ def make_shared_client(
 
     yield make
     for engine in engines:
-        close_engine(engine)
+        engine.opened.close()
 
 
 @pytest.fixture(scope="session")
@@ -246,7 +246,7 @@ def make_client(make_settings: MakeSettings) -> Iterator[Callable[..., Client]]:
 
     yield make
     for engine in engines:
-        close_engine(engine)
+        engine.opened.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from encoder.block_selection import blocks_to_encode
 from index.errors import FingerprintMismatchError
 from service.settings import Settings
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from tests.kit.service_fixtures import Client
 
 MakeSettings = Callable[..., Settings]
@@ -71,11 +71,11 @@ def test_explanations_have_the_places_of_encoded_blocks(selective: Client) -> No
 def test_another_share_is_refused(
     make_settings: MakeSettings, first: float | None, other: float
 ) -> None:
-    close_engine(open_engine(make_settings(**{} if first is None else {"reading_share": first})))
+    open_engine(make_settings(**{} if first is None else {"reading_share": first})).opened.close()
     expected = rf"reading share of {first or 1}, not of {other:g}"
     with pytest.raises(FingerprintMismatchError, match=expected) as refused:
         open_engine(make_settings(reading_share=other))
     assert "longmatch reencode --reading-share" in str(refused.value)
     again = open_engine(make_settings())
     assert again.default.checkpoint.reading_share == (first or 1)
-    close_engine(again)
+    again.opened.close()

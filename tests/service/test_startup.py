@@ -15,7 +15,7 @@ from service.errors import SettingsError, ShuttingDownError
 from service.match.logic import match
 from service.match.schemas import MatchRequest
 from service.settings import Settings
-from service.startup import close_engine, open_engine, search_threads
+from service.startup import open_engine, search_threads
 
 MakeSettings = Callable[..., Settings]
 
@@ -31,7 +31,7 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
     running = {"checkpoint": "tiny", "precision": "fp32", "provider": "CPUExecutionProvider"}
     (sample,) = engine.metrics.build_info.collect()[0].samples
     assert running.items() <= sample.labels.items()
-    close_engine(engine)
+    engine.opened.close()
     assert unready_because(engine)
     with pytest.raises(ShuttingDownError):
         asyncio.run(
@@ -46,7 +46,7 @@ def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> N
 def test_the_queue_must_hold_the_longest_document(make_settings: MakeSettings) -> None:
     with pytest.raises(SettingsError, match=r"1023.*1024 tokens"):
         open_engine(make_settings(max_queue_tokens=1023))
-    close_engine(open_engine(make_settings(max_queue_tokens=1024)))
+    open_engine(make_settings(max_queue_tokens=1024)).opened.close()
 
 
 def test_a_failure_half_way_lets_go_of_what_was_opened(
@@ -61,7 +61,7 @@ def test_a_failure_half_way_lets_go_of_what_was_opened(
         with pytest.raises(MemoryError):
             open_engine(make_settings())
     assert threading.active_count() == before
-    close_engine(open_engine(make_settings()))
+    open_engine(make_settings()).opened.close()
 
 
 @pytest.mark.parametrize("name", ["config.json", "fp32/block_encoder.onnx"])

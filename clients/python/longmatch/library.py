@@ -81,9 +81,7 @@ class Library:
     def __init__(self, engine: Any, collection: str | None = None) -> None:
         """Take an open engine of `service`; use `longmatch.open`."""
         from service.app import create_app
-        from service.startup import close_engine
 
-        self._close_engine = close_engine
         self._engine = engine
         self._transport = _InProcess(create_app(engine.settings, engine, takes_keys=False))
         client = Client("http://localhost", timeout=None, transport=self._transport)
@@ -174,7 +172,7 @@ class Library:
     def close(self) -> None:
         """Close the directory."""
         self.client.close()
-        self._close_engine(self._engine)
+        self._engine.opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from index.store.schema import read_space
 from service.cli import tune as command
 from service.cli.opening import opened
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from service.state import open_state
 from tests.kit.command import Run
 from tests.kit.judged_corpus import BLIND, TOPICS, CopyTopics, judge, text, use
@@ -87,7 +87,7 @@ def test_better_weights_are_adopted_and_served(
         answer = longmatch("tune", data, "--json")
         assert running.default.fusion == BLIND
     finally:
-        close_engine(running)
+        running.opened.close()
     assert answer.status == 0, answer.err
     report = json.loads(answer.out)
     assert (report["adopted"], report["refused"]) == (True, None)
@@ -104,7 +104,7 @@ def test_better_weights_are_adopted_and_served(
         assert engine.default.calibrator.corpus.rule == rule
         assert set(engine.default.calibrator.of_feedback) == {"hybrid"}
     finally:
-        close_engine(engine)
+        engine.opened.close()
     (fitted,) = report["probabilities"].values()
     assert fitted["refused"] is None
     assert fitted["relevant"] == report["held_out"]["queries"]

@@ -22,7 +22,7 @@ from index.search.score import read_fusion
 from index.store.schema import read_space
 from service.cli import reencode as command
 from service.cli.tune import open_store
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from tests.kit.command import Answer, Run
 from tests.kit.judged_corpus import BLIND, CopyTopics, use
 from tests.kit.service_fixtures import MakeSettings
@@ -101,7 +101,7 @@ def test_a_better_checkpoint_replaces_the_present_one(
         rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.statistics)
         assert engine.default.fusion == rule
     finally:
-        close_engine(engine)
+        engine.opened.close()
     again = run_test(longmatch, data, tiny_terms)
     assert (again.status, "already: nothing to do" in again.err) == (2, True)
 
@@ -142,7 +142,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
         assert "stop the server that has it open" in answer.err
         assert running.default.fusion == BLIND
     finally:
-        close_engine(running)
+        running.opened.close()
     assert not (data / data_directory.SHADOW_TEST_FILE).exists()
     assert run_test(longmatch, data, tiny_terms).status == 0
     assert len(encoded) == 120

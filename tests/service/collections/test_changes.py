@@ -20,7 +20,7 @@ from service.app import create_app
 from service.engine import Engine, unready_because
 from service.errors import SettingsError
 from service.settings import Settings
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from service.uploads.files import UPLOADS_DIRECTORY
 from tests.kit.problems import problem
 from tests.kit.service_fixtures import Client
@@ -44,7 +44,7 @@ class Servers:
 
     def stop(self) -> None:
         if self.engine is not None:
-            close_engine(self.engine)
+            self.engine.opened.close()
             self.engine = None
 
 
@@ -260,7 +260,7 @@ def test_a_collection_filled_by_a_command_is_opened_when_free(
     assert client.get(f"{PAPERS}/documents").status_code == 503
     assert client.request("PUT", PAPERS).status_code == 503
     for name, engine in (("papers", alone), ("laws", other)):
-        close_engine(engine)
+        engine.opened.close()
         assert client.request("PUT", f"/collections/{name}").status_code == 200
         assert client.get(f"/collections/{name}/documents/a").status_code == 200
 
@@ -284,7 +284,7 @@ def test_closing_leaves_no_thread_and_no_open_store(make_settings: MakeSettings)
     for name in ("a", "b"):
         client.request("PUT", f"/collections/{name}")
         put(client, f"/collections/{name}", "x")
-    close_engine(engine)
+    engine.opened.close()
     assert unready_because(engine)
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not {name for name in left if not name.startswith("asyncio")}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.engine import unready_because
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from tests.kit.service_fixtures import fill
 
 EXPORT = {"accept": "application/x-ndjson"}
@@ -150,13 +150,13 @@ def test_feedback_without_document_is_removed_at_start(filled: Any) -> None:
     give(filled, {"id": "ants"}, "bees")
     kept = give(filled, {"id": "bees"}, "tax law").json()
     engine.default.data.store.delete(["ants"])  # as it would be without the feedback
-    close_engine(engine)
+    engine.opened.close()
     again = open_engine(engine.settings)
     try:
         assert unready_because(again) is None
         assert [entry.id for entry in again.default.feedback.listed("", 10)] == [kept["id"]]
     finally:
-        close_engine(again)
+        again.opened.close()
 
 
 def test_more_than_the_settings_allow_is_refused(make_client: Callable[..., Any]) -> None:

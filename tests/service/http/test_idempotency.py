@@ -10,7 +10,7 @@ import pytest
 
 from service import state
 from service.app import create_app
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from service.state import RETENTION_SECONDS
 from tests.kit.problems import problem
 
@@ -98,12 +98,12 @@ def test_answers_outlive_the_process_and_a_clock_that_jumps(
 ) -> None:
     engine = open_engine(make_settings())
     answer = send(type(empty)(create_app(engine.settings, engine)), *one_request())
-    close_engine(engine)
+    engine.opened.close()
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 30 * 24 * 3600)
     engine = open_engine(make_settings())
     again = send(type(empty)(create_app(engine.settings, engine)), *one_request())
-    close_engine(engine)
+    engine.opened.close()
     assert again.headers["idempotency-replayed"] == "true"
     assert again.content == answer.content
 

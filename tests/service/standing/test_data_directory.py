@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.app import create_app
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from tests.kit.command import Run
 from tests.kit.service_fixtures import Client, fill
 from tests.kit.waiting import wait_until
@@ -27,7 +27,7 @@ def serving(make_settings: Callable[..., Any], **settings: Any) -> Iterator[Clie
     try:
         yield Client(create_app(engine.settings, engine))
     finally:
-        close_engine(engine)
+        engine.opened.close()
 
 
 def make(client: Client, **body: Any) -> str:

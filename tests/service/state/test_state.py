@@ -18,7 +18,7 @@ from service import state as tables
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.standing.store import Interest, Scan, StandingStore, new_webhook
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from service.state import IdempotencyStore, State, StoredResponse, existing_state, open_state
 from service.uploads.store import Batch, JobStore, LineError, Upload
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
@@ -345,7 +345,7 @@ def test_a_service_with_its_state_in_postgresql(
         lines = {"Content-Type": "application/x-ndjson"}
         sent = client.post("/index", content=b'{"id": "a", "text": "Ants."}', headers=lines)
         wait_until(lambda: client.get(sent.headers["location"]).json()["state"] == "done")
-        close_engine(engine)
+        engine.opened.close()
         engine = open_engine(settings)
         client = Client(create_app(engine.settings, engine))
         assert len(client.get("/standing-queries").json()["queries"]) == 1
@@ -360,4 +360,4 @@ def test_a_service_with_its_state_in_postgresql(
             assert state is None
         client.request("PUT", "/collections/papers")
         assert client.get("/collections/papers/standing-queries").json()["queries"] == []
-        close_engine(engine)
+        engine.opened.close()

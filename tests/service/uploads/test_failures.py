@@ -12,7 +12,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from index.errors import StoreError
 from index.store.document_store import DocumentStore
 from service.app import create_app
-from service.startup import close_engine, open_engine
+from service.startup import open_engine
 from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -108,11 +108,11 @@ def test_a_service_that_stops_goes_on_at_its_next_start(
     client = type(empty)(create_app(first.settings, first))
     location = upload(client, *(f"Ants dig {n}." for n in range(300)))
     begun = job_when(client, location, lambda job: job["indexed"] > 0)
-    close_engine(first)
+    first.opened.close()
     second = open_engine(make_settings())
     client = type(empty)(create_app(second.settings, second))
     job = ended(client, location)
-    close_engine(second)
+    second.opened.close()
     assert begun["indexed"] < 300
     assert (job["state"], job["indexed"], job["unchanged"]) == ("done", 300, 0)
 
