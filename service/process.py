@@ -1,5 +1,6 @@
 """The service as a process: signals, TLS and the server."""
 
+import gc
 import signal
 import ssl
 from contextlib import suppress
@@ -12,7 +13,7 @@ from service.http_protocol import limited_protocol
 from service.settings import Settings
 from service.startup import open_engine
 from service.telemetry import configured_logs, require_exporter
-from service.threads import limit_numpy_threads, resume_garbage_collection
+from service.threads import limit_numpy_threads
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
@@ -62,7 +63,9 @@ def serve_http(host: str, port: int, settings: Settings) -> None:
         signal.signal(signal.SIGTERM, lambda *_: None)
         with engine.opened:
             app = create_app(settings, engine, bound_to=host)
-            resume_garbage_collection()
+            # Imports alone make 200,000 objects, which collections during searches would examine.
+            gc.freeze()
+            gc.enable()
             with suppress(KeyboardInterrupt):
                 uvicorn.run(
                     app,

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import logging
 import os
 import sys
@@ -152,20 +151,6 @@ def set_switch_interval() -> None:
     thread that opens the encoder waits for the one that imports.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-
-
-def pause_garbage_collection() -> None:
-    """Look for no garbage cycles while the server starts: its modules and models stay."""
-    gc.disable()
-
-
-def resume_garbage_collection() -> None:
-    """Look for garbage cycles again, but not among the objects that exist now.
-
-    The imports alone make 200,000 objects, which some collections during searches would examine.
-    """
-    gc.freeze()
-    gc.enable()
 
 
 def cap_malloc_threshold() -> bool:

@@ -1,5 +1,6 @@
 """Commands of a server: serve, settings. It imports little: not every call gets so far."""
 
+import gc
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from service.cli import checks, options
 from service.settings import PREFIX, Settings
-from service.threads import pause_garbage_collection, set_switch_interval
+from service.threads import set_switch_interval
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]
@@ -35,7 +36,7 @@ def serve(
 def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
     """Serve until SIGTERM or SIGINT; what is not `given` comes from the environment."""
     settings = Settings(**given)
-    pause_garbage_collection()
+    gc.disable()  # while it starts: its modules and models stay
     set_switch_interval()
     from service.process import serve_http  # no other command needs the server
 

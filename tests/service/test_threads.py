@@ -37,24 +37,6 @@ def test_numpy_multiplies_in_the_calling_thread() -> None:
     subprocess.run([sys.executable, "-c", COUNT], check=True)
 
 
-GARBAGE = """
-import gc
-from service.threads import pause_garbage_collection, resume_garbage_collection
-
-pause_garbage_collection()
-assert not gc.isenabled()
-made = [[]]
-resume_garbage_collection()
-assert gc.isenabled()
-assert gc.get_freeze_count() > 0
-assert not any(item is made for item in gc.get_objects())
-"""
-
-
-def test_what_a_start_makes_is_not_searched_for_garbage() -> None:
-    subprocess.run([sys.executable, "-c", GARBAGE], check=True)
-
-
 GLIBC = platform.libc_ver()[0] == "glibc"
 # Frees a block of 24 MiB, which raises glibc's own bound, then keeps a small object behind each of
 # two hundred blocks of 5 MiB: from a heap these would leave holes, mapped ones are gone when freed.
