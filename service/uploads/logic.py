@@ -128,18 +128,18 @@ class Jobs:
         limit, reserve = self._settings.max_upload_bytes, self._settings.disk_reserve_bytes
         check_disk(self._uploads.parent, announced, reserve)
         self._receiving.append(client)
-        path, held = self._uploads / f"{uuid.uuid4().hex}.ndjson", list[bytes]()
+        path, held = self._uploads / f"{uuid.uuid4().hex}.ndjson", bytearray()
         file: files.UploadFile | None = None
         try:
             file = await run_in(
                 self.threads, files.UploadFile, path, limit, gzip=gzip, disk_reserve_bytes=reserve
             )
             async for chunk in chunks:
-                held.append(chunk)
-                if sum(map(len, held)) >= _CHUNK_BYTES:
-                    await run_in(self.threads, file.write, b"".join(held))
+                held += chunk
+                if len(held) >= _CHUNK_BYTES:
+                    await run_in(self.threads, file.write, bytes(held))
                     held.clear()
-            await run_in(self.threads, file.write, b"".join(held))
+            await run_in(self.threads, file.write, bytes(held))
             await charge(file.size)
             yield file, await run_in(self.threads, file.finish)
         finally:  # also when the client disconnects or the service stops
