@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Bool, Int64
-from index.corpus.json_lines import BadLine, Line, parse_object, read_lines
+from index.corpus.json_lines import Line, parse_object, read_lines
 from index.corpus.records import document_id
 from index.errors import CorpusError, DocumentError
 
@@ -169,8 +169,8 @@ def text_lines(path: Path) -> Iterator[Line]:
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file")
     for line in read_lines(path):
-        if isinstance(line, BadLine):
-            raise CorpusError(f"{path}:{line.number}: {line.reason}")
+        if line.fault:
+            raise CorpusError(f"{path}:{line.number}: {line.fault}")
         if line.text.strip():
             yield line
 

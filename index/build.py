@@ -20,7 +20,7 @@ from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import usable_cores
 from index.alignment.spaces import REFIT_DRIFT
 from index.corpus.folder_files import FolderFiles, gone_remark
-from index.corpus.reader import Corpus, FolderPart, count_documents, read_corpus
+from index.corpus.reader import Corpus, Folder, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
@@ -117,7 +117,8 @@ def build_index(
             report.tokens += receipt.tokens
             report.tokens_left_out += receipt.tokens - receipt.tokens_read
     report.unchanged += files.unchanged
-    if report == BuildReport(gone=len(gone)) and not isinstance(corpus, FolderPart):
+    is_part = isinstance(corpus, Folder) and corpus.names is not None
+    if report == BuildReport(gone=len(gone)) and not is_part:
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     for document_id in gone:
         new_id = moves.found.get(document_id)

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing import Pipe
@@ -27,14 +26,12 @@ from typing import Any, Self
 from index.corpus.formats.content import FileText
 from index.corpus.formats.files import read_file_text
 from index.corpus.formats.ocr import OCR_SECONDS
-from index.corpus.formats.parquet import count_rows, read_rows
 from index.errors import CorpusError
 
 _TICK_SECONDS = 0.25
 OUT_OF_MEMORY = 3  # exit status
-READ, COUNT_ROWS, READ_ROWS = "read", "count rows", "read rows"  # tasks
-# Allocators reserve addresses far beyond what they use, Arrow's own and glibc's for each thread.
-_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+# glibc reserves addresses far beyond what it uses, for each thread.
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 # The child imports what this process imports, wherever it runs.
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -89,47 +86,24 @@ class FileReader:
             CorpusError: as `read_file_text`; or reading takes more than the limits, or crashes. The
                 message does not name the file.
         """
-        return FileText(**self._request_twice(READ, path))
-
-    def count_rows(self, path: Path) -> int:
-        """Count the rows of a Parquet file."""
-        count: int = self._request_twice(COUNT_ROWS, path)["count"]
-        return count
-
-    def read_rows(self, path: Path) -> Iterator[dict[str, Any] | str]:
-        """Yield the rows of a Parquet file, as `index.corpus.formats.parquet.read_rows`.
-
-        No other file can be read in the meantime. The limits are those of each row.
-
-        Raises:
-            CorpusError: as `read`.
-        """
-        with self._lock:
-            self._end()  # what other files have left must not count
-            try:
-                reply = self._request(READ_ROWS, path)
-                while self._child and reply:
-                    yield _checked(reply)["row"]
-                    reply = self._child.receive()
-            finally:
-                self._end()
-
-    def _request_twice(self, task: str, path: Path) -> dict[str, Any]:
         with self._lock:
             reused = self._child is not None
             try:
-                return _checked(self._request(task, path))
+                reply = self._request(path)
             except _ChildEndedError:
                 if not reused:
                     raise
                 # It may have ended because of what the files before have left in it.
-                return _checked(self._request(task, path))
+                reply = self._request(path)
+        if "error" in reply:
+            raise CorpusError(reply["error"])
+        return FileText(**reply)
 
-    def _request(self, task: str, path: Path) -> dict[str, Any]:
+    def _request(self, path: Path) -> dict[str, Any]:
         try:
             if self._child is None:
                 self._child = _Child(self._limits)
-            return self._child.request({"task": task, "path": os.fspath(path.absolute())})
+            return self._child.read(path.absolute())
         except BaseException:  # Ctrl-C, too: an answer that nobody read would be taken for the next
             self._end()
             raise
@@ -142,12 +116,6 @@ class FileReader:
 
 class _ChildEndedError(CorpusError):
     """The child ended, or was ended, without a reply; says why."""
-
-
-def _checked(reply: dict[str, Any]) -> dict[str, Any]:
-    if "error" in reply:
-        raise CorpusError(reply["error"])
-    return reply
 
 
 class _Child:
@@ -175,20 +143,16 @@ class _Child:
             theirs.close()
         self.pid = self._process.pid
 
-    def request(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and wait for its reply.
+    def read(self, path: Path) -> dict[str, Any]:
+        """Send the path of a file and wait for the reply.
 
         Raises:
             _ChildEndedError: the child ended, or was ended, without one; says why.
         """
         try:
-            self._connection.send_bytes(json.dumps(message).encode())
+            self._connection.send_bytes(os.fsencode(path))
         except BrokenPipeError:
             raise _ChildEndedError(self._why()) from None
-        return self.receive()
-
-    def receive(self) -> dict[str, Any]:
-        """Wait for a reply, as `request` does."""
         waited = 0.0
         began = time.monotonic()
         while not self._connection.poll(_TICK_SECONDS):
@@ -257,32 +221,22 @@ def main(descriptor: int, memory_bytes: int, cpu_seconds: int) -> None:
     requests = queue.SimpleQueue[bytes]()
     threading.Thread(target=_receive, args=(connection, requests), daemon=True).start()
     while True:
-        request = json.loads(requests.get())
+        path = Path(os.fsdecode(requests.get()))
         try:
             _limit_time(cpu_seconds)
-            for reply in _answer(request["task"], Path(request["path"])):
-                text = json.dumps(reply, ensure_ascii=False)
-                connection.send_bytes(text.encode("utf-8", "surrogatepass"))
-                _limit_time(cpu_seconds)
+            text = json.dumps(_answer(path), ensure_ascii=False)
+            connection.send_bytes(text.encode("utf-8", "surrogatepass"))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         except BrokenPipeError:  # the parent has gone
             os._exit(0)
 
 
-def _answer(task: str, path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a reply, or one for each row and an empty one after them."""
+def _answer(path: Path) -> dict[str, Any]:
     try:
-        if task == READ:
-            yield asdict(read_file_text(path))
-        elif task == COUNT_ROWS:
-            yield {"count": count_rows(path)}
-        else:
-            for row in read_rows(path):
-                yield {"row": row}
-            yield {}
+        return asdict(read_file_text(path))
     except CorpusError as error:
-        yield {"error": str(error)}
+        return {"error": str(error)}
 
 
 def _receive(connection: Connection, requests: "queue.SimpleQueue[bytes]") -> None:

@@ -18,9 +18,16 @@ from index.document import Document
 from index.errors import CorpusError
 
 
-def parse_document(line: str) -> Document:
-    """Read one document from a line of JSON, an object with the fields of `document_of`."""
-    return document_of(parse_object(line))
+def parse_document(line: "Line") -> Document:
+    """Read one document from a line of JSON, an object with the fields of `document_of`.
+
+    Raises:
+        CorpusError: the line cannot be read, or is no object.
+        DocumentError: a field is wrong.
+    """
+    if line.fault:
+        raise CorpusError(line.fault)
+    return document_of(parse_object(line.text))
 
 
 def parse_object(line: str) -> dict[str, Any]:
@@ -52,25 +59,24 @@ _SKIP_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line `number`, counted from 1, without its line end."""
+    """A line of a file.
+
+    Attributes:
+        number: counted from 1.
+        text: without its line end.
+        fault: why it cannot be read, else ""; the lines after it may be fine.
+    """
 
     number: int
     text: str
+    fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """Line `number` could not be read; the lines after it may be fine."""
-
-    number: int
-    reason: str
-
-
-def read_lines(path: Path | RemoteFile) -> Iterator[Line | BadLine]:
+def read_lines(path: Path | RemoteFile) -> Iterator[Line]:
     """Read the lines of a UTF-8 file, gzip when its name ends in `.gz`, holding one at a time.
 
-    A damaged or truncated gzip file yields the lines before the damage and then one `BadLine`.
-    Nothing is raised: a file that cannot be opened yields one `BadLine` too.
+    A damaged or truncated gzip file yields the lines before the damage and then one with a fault.
+    Nothing is raised: a file that cannot be opened yields one, too.
     """
     number = 0
     try:
@@ -79,16 +85,14 @@ def read_lines(path: Path | RemoteFile) -> Iterator[Line | BadLine]:
                 number = line.number
                 yield line
     except EOFError:
-        yield BadLine(number + 1, "the file is cut off here")
+        yield Line(number + 1, "", "the file is cut off here")
     except (zlib.error, gzip.BadGzipFile) as error:
-        yield BadLine(number + 1, f"the file is damaged here: {error}")
+        yield Line(number + 1, "", f"the file is damaged here: {error}")
     except OSError as error:
-        yield BadLine(number + 1, f"cannot be read: {error.strerror or error}")
+        yield Line(number + 1, "", f"cannot be read: {error.strerror or error}")
 
 
-def read_stream(
-    stream: io.BufferedIOBase | BinaryIO, after: int, limit: int
-) -> Iterator[Line | BadLine]:
+def read_stream(stream: io.BufferedIOBase | BinaryIO, after: int, limit: int) -> Iterator[Line]:
     """Read the lines of UTF-8 from where a stream is, holding one of at most `limit` bytes.
 
     So many lines came before. The stream is at the end of each line when it is yielded.
@@ -100,13 +104,13 @@ def read_stream(
         if len(raw) > limit and not raw.endswith(b"\n"):
             while (rest := stream.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
                 pass
-            yield BadLine(number, f"is longer than {limit} bytes")
+            yield Line(number, "", f"is longer than {limit} bytes")
         else:
             yield _decode(number, raw)
 
 
 def count_lines(path: Path | RemoteFile) -> int:
-    """Count the lines that `read_lines` yields, with one `BadLine` where the file is damaged."""
+    """Count the lines that `read_lines` yields, with one where the file is damaged."""
     lines, ended = 0, True
     try:
         with _open(path) as stream:
@@ -114,7 +118,7 @@ def count_lines(path: Path | RemoteFile) -> int:
                 lines += data.count(b"\n")
                 ended = data.endswith(b"\n")
     except (OSError, EOFError, zlib.error):
-        ended = False  # `read_lines` yields one more, a `BadLine`
+        ended = False  # `read_lines` yields one more, with a fault
     return lines + (not ended)
 
 
@@ -128,10 +132,10 @@ def _open(path: Path | RemoteFile) -> Iterator[io.BufferedIOBase]:
             yield file
 
 
-def _decode(number: int, raw: bytes) -> Line | BadLine:
+def _decode(number: int, raw: bytes) -> Line:
     if number == 1:
         raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return Line(number, raw.decode().rstrip("\r\n"))
     except UnicodeDecodeError as error:
-        return BadLine(number, f"is not UTF-8 at byte {error.start} of the line")
+        return Line(number, "", f"is not UTF-8 at byte {error.start} of the line")

@@ -2,26 +2,19 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from index.corpus.file_reader import FileReader
-from index.corpus.formats.content import FileText
 from index.corpus.formats.extra import EXTRA_SUFFIXES
 from index.corpus.formats.files import FILE_SUFFIXES, readable_suffixes
-from index.corpus.formats.parquet import PARQUET_SUFFIX
-from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
-from index.corpus.records import document_of
-from index.corpus.remote import (
-    RemoteFile,
-    RemotePath,
-    is_folder,
-    open_remote,
-    remote_files_below,
-)
+from index.corpus.json_lines import Line, count_lines, parse_document, read_lines
+from index.corpus.parquet import PARQUET_SUFFIX, count_rows, read_rows
+from index.corpus.records import document_of_row
+from index.corpus.remote import RemoteFile
 from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput, printable
 from index.errors import CorpusError, DocumentError
@@ -35,46 +28,24 @@ BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedFolder:
-    """A folder whose symbolic links are followed, wherever they lead."""
+class Folder:
+    """A folder of files, or a part of it.
+
+    Attributes:
+        path: of the folder, or of a file in its place.
+        follow_links: symbolic links are followed, wherever they lead.
+        names: of the files in it, and of folders in it, that are the part; None for all.
+    """
 
     path: Path
+    follow_links: bool = False
+    names: Set[str] | None = None
 
     def __str__(self) -> str:
         return str(self.path)
 
 
-WHOLE = "."  # in place of a name: all files of the folder
-
-
-@dataclass(frozen=True, slots=True)
-class FolderPart:
-    """Files of a folder: with these names in it, or below folders with these names."""
-
-    path: Path
-    names: Set[str] = frozenset({WHOLE})
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    def files(self) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
-        """List them, and what cannot be listed."""
-        if WHOLE in self.names:
-            yield from _files_in(self.path, follow_links=False)
-            return
-        root = real_path(self.path)
-        for name in sorted(self.names):
-            path, parents = self.path / name, PurePosixPath(name).parents
-            # Else it is listed with a folder above it, is gone, or lies behind a link.
-            if (
-                self.names.isdisjoint(map(str, parents))
-                and os.path.lexists(path)
-                and real_path(path.parent) == root / parents[0]
-            ):
-                yield from _files_in(self.path, follow_links=False, begin=[path])
-
-
-Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
+Corpus = Path | Folder | SqlQuery | RemoteFile
 
 
 def read_corpus(
@@ -111,67 +82,79 @@ def file_names(corpus: Corpus) -> Iterator[str]:
 def _find(corpus: Corpus) -> "_Files | _Rows":
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
-        rows = partial(_query_rows, corpus)
         return _Rows(
-            f"{printable(str(corpus))}: row ", "in row", rows, partial(count_query, corpus)
+            f"{printable(str(corpus))}: row ",
+            "in row",
+            lambda: enumerate(read_query(corpus), start=1),
+            document_of_row,
+            partial(count_query, corpus),
         )
-    if isinstance(corpus, RemotePath):
+    if isinstance(corpus, RemoteFile):
         return _find_remote(corpus)
-    if isinstance(corpus, FolderPart):
-        return _Files(corpus.files)
-    follow_links = isinstance(corpus, FollowedFolder)
-    path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
+    folder = corpus if isinstance(corpus, Folder) else Folder(corpus)
+    path = folder.path
     try:
         if path.is_dir():
             names_in(path)  # raises here, not later, where the folder cannot be read
-            beir = _beir_corpus(path, follow_links=follow_links)
-            files = partial(_files_in, path, follow_links=follow_links)
-            return _find_file(beir) if beir else _Files(files)
-        _require_readable_file(path)
+            beir = None if folder.names else _beir_corpus(folder)
+            return _find_file(beir) if beir else _Files(partial(_files_in, folder))
+        if not path.exists():
+            raise CorpusError(f"{path}: there is no such file or folder")
+        if not path.is_file():  # opening a pipe would wait for a writer indefinitely
+            raise CorpusError(f"{path}: is neither a file nor a folder")
+        with path.open("rb"):
+            pass
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     return _find_file(path)
 
 
-def _find_remote(corpus: RemotePath) -> "_Files | _Rows":
-    found = open_remote(corpus)
-    if not is_folder(found):
-        return _find_file(found)
+def _find_remote(corpus: RemoteFile) -> "_Files | _Rows":
+    if not corpus.is_folder():
+        return _find_file(corpus)
     suffixes = readable_suffixes()
-    files = remote_files_below(found, (*suffixes, *BEIR_CORPUS_NAMES))
-    named = dict(files)
-    beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
-    documents = [(name, file) for name, file in files if name.lower().endswith(suffixes)]
+    files = corpus.files_below((*suffixes, *BEIR_CORPUS_NAMES))
+    beir = next((files[name] for name in BEIR_CORPUS_NAMES if name in files), None)
+    documents = [(name, file) for name, file in files.items() if name.lower().endswith(suffixes)]
     return _find_file(beir) if beir else _Files(lambda: documents)
 
 
 def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
     name, lower = printable(path.name), path.name.lower()
     if lower.endswith(JSON_LINES_SUFFIXES):
-        lines = partial(_line_documents, path)
-        return _Rows(f"{name}:", "on line", lines, partial(count_lines, path))
+        lines, count = partial(_numbered_lines, path), partial(count_lines, path)
+        return _Rows(f"{name}:", "on line", lines, parse_document, count)
     if lower.endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
-        rows, count = partial(_parquet_rows, path), partial(_count_parquet_rows, path)
-        return _Rows(f"{name}: row ", "in row", rows, count)
+        return _Rows(
+            f"{name}: row ",
+            "in row",
+            lambda: enumerate(read_rows(path), start=1),
+            document_of_row,
+            partial(count_rows, path),
+        )
     require_suffix(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
     return _Files(lambda: [(path.name, path)])
 
 
+def _numbered_lines(path: Path | RemoteFile) -> Iterator[tuple[int, Line]]:
+    return ((line.number, line) for line in read_lines(path) if line.fault or line.text.strip())
+
+
 def read_document(path: Path) -> Document:
-    """Read one file of a known kind as a document under the file's name.
+    """Read one file of a known kind as a document under the file's name, without metadata.
 
     Raises:
         CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8, or
             takes more time or memory than a file may.
     """
-    try:
-        _require_readable_file(path)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
     require_suffix(path)
-    with FileReader() as reader, _named(path):
-        return _document(reader.read(path), path.name)
+    try:
+        with FileReader() as reader:
+            content = reader.read(path)
+    except CorpusError as error:
+        raise CorpusError(f"{path}: {error}") from error
+    return Document(path.name, content.text, content.title)
 
 
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
@@ -185,15 +168,6 @@ def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
     if missing:
         raise CorpusError(f"{corpus}: has no document {missing[0]!r}, for which there is a vector")
     return [found[document_id] for document_id in ids]
-
-
-def _require_readable_file(path: Path) -> None:
-    if not path.exists():
-        raise CorpusError(f"{path}: there is no such file or folder")
-    if not path.is_file():  # opening a pipe would wait for a writer indefinitely
-        raise CorpusError(f"{path}: is neither a file nor a folder")
-    with path.open("rb"):
-        pass
 
 
 def require_suffix(path: Path | RemoteFile, suffixes: Sequence[str] = FILE_SUFFIXES) -> None:
@@ -223,32 +197,31 @@ class _Files:
                 if isinstance(found, SkippedInput):
                     yield found
                     continue
-                name, file = found
-                at = printable(name)
-                if known and isinstance(file, Path):
-                    before = known.remarks(name, file)
-                    if before is not None:
-                        yield from before
-                        continue
-                try:
-                    with _on_disk(file) as path:
-                        content = reader.read(path)
-                    document = _document(content, name, _language_of(content.text))
-                except (CorpusError, DocumentError) as error:
-                    yield SkippedInput(at, str(error))
-                    continue
-                remarks = [SkippedInput(at, remark, lost=False) for remark in content.remarks]
-                remarks += [SkippedInput(at, part) for part in content.skipped]
-                if known:
-                    known.add(document, remarks)
-                yield document
-                yield from remarks
+                read = partial(_read_file, reader, *found)
+                yield from known.read(found[0], read) if known else read()
 
     def count(self) -> int:
         return sum(1 for _ in self.named())
 
     def names(self) -> Iterator[str]:
         return (found[0] for found in self.named() if not isinstance(found, SkippedInput))
+
+
+def _read_file(
+    reader: FileReader, name: str, file: Path | RemoteFile
+) -> list[Document | SkippedInput]:
+    """Return the document of a file and what is said of it, or why it has none."""
+    at = printable(name)
+    try:
+        with file.copied() if isinstance(file, RemoteFile) else nullcontext(file) as path:
+            content = reader.read(path)
+        language = _language_of(content.text)
+        metadata = {**content.metadata, **({"language": language} if language else {})}
+        document = Document(name, content.text, content.title, metadata)
+    except (CorpusError, DocumentError) as error:
+        return [SkippedInput(at, str(error))]
+    remarks = [SkippedInput(at, remark, lost=False) for remark in content.remarks]
+    return [document, *remarks, *(SkippedInput(at, part) for part in content.skipped)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,25 +231,24 @@ class _Rows:
     Attributes:
         where: what stands before a number, to say where one is.
         at: the same within the place.
-        rows: read them, a document, a record, or why it is neither.
+        rows: read them.
+        document_of: makes the document of one; raises CorpusError or DocumentError.
         count: them.
     """
 
     where: str
     at: str
-    rows: Callable[[], Iterator[tuple[int, Document | dict[str, Any] | str]]]
+    rows: Callable[[], Iterable[tuple[int, Any]]]
+    document_of: Callable[[Any], Document]
     count: Callable[[], int]
 
     def read(self) -> Iterator[Document | SkippedInput]:
         first_numbers: dict[str, int] = {}
         for number, row in self.rows():
             where = f"{self.where}{number}"
-            if isinstance(row, str):
-                yield SkippedInput(where, row)
-                continue
             try:
-                document = row if isinstance(row, Document) else document_of(row)
-            except DocumentError as error:
+                document = self.document_of(row)
+            except (CorpusError, DocumentError) as error:
                 yield SkippedInput(where, str(error))
                 continue
             first = first_numbers.setdefault(document.id, number)
@@ -285,38 +257,6 @@ class _Rows:
                 yield SkippedInput(where, reason)
                 continue
             yield document
-
-
-def _line_documents(path: Path | RemoteFile) -> Iterator[tuple[int, Document | str]]:
-    for line in read_lines(path):
-        if isinstance(line, BadLine):
-            yield line.number, line.reason
-        elif line.text.strip():
-            try:
-                yield line.number, parse_document(line.text)
-            except (CorpusError, DocumentError) as error:
-                yield line.number, str(error)
-
-
-def _parquet_rows(path: Path | RemoteFile) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    number = 0
-    with FileReader() as reader, _on_disk(path) as copy:
-        try:
-            for number, row in enumerate(reader.read_rows(copy), start=1):
-                yield number, row
-        except CorpusError as error:
-            if not number:
-                raise CorpusError(f"{path}: {error}") from error
-            yield number + 1, str(error)  # of the rows before, documents have been made
-
-
-def _count_parquet_rows(path: Path | RemoteFile) -> int:
-    with FileReader() as reader, _named(path), _on_disk(path) as copy:
-        return reader.count_rows(copy)
-
-
-def _query_rows(corpus: SqlQuery) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    return enumerate(read_query(corpus), start=1)
 
 
 _LEAST_CHARACTERS = 200  # of a text whose language is recognised
@@ -334,28 +274,10 @@ def _language_of(text: str) -> str:
     return str(py3langid.classify(sample)[0])
 
 
-def _document(content: FileText, document_id: str, language: str = "") -> Document:
-    metadata = {**content.metadata, **({"language": language} if language else {})}
-    return Document(id=document_id, text=content.text, title=content.title, metadata=metadata)
-
-
-def _on_disk(path: Path | RemoteFile) -> AbstractContextManager[Path]:
-    return path.copied() if isinstance(path, RemoteFile) else nullcontext(path)
-
-
-@contextmanager
-def _named(path: Path | RemoteFile) -> Iterator[None]:
-    """Name a file in the errors of a block."""
-    try:
-        yield
-    except CorpusError as error:
-        raise CorpusError(f"{path}: {error}") from error
-
-
-def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
-    paths = (folder / name for name in BEIR_CORPUS_NAMES)
+def _beir_corpus(folder: Folder) -> Path | None:
+    paths = (folder.path / name for name in BEIR_CORPUS_NAMES)
     found = next((path for path in paths if path.is_file()), None)
-    if found and not follow_links and leads_out(found, real_path(folder)):
+    if found and not folder.follow_links and leads_out(found, real_path(folder.path)):
         raise CorpusError(f"{found}: {LINK_OUT}")
     return found
 
@@ -363,23 +285,20 @@ def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
 LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follows it)"
 
 
-def _files_in(
-    root: Path, *, follow_links: bool, begin: Sequence[Path] = ()
-) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
-    """Yield the files of readable kinds with their names, relative to `root` and with `/`.
+def _files_in(folder: Folder) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
+    """Yield the files of readable kinds with their names, relative to the folder and with `/`.
 
-    All of them, and at the end which files of other kinds there are; or what is at or below the
-    paths to begin with.
+    All of them, and at the end which files of other kinds there are; or those of a part.
 
     Hidden files and folders, and links to folders that are read anyway are ignored. A folder that
-    cannot be read is reported; a symbolic link that leads out of `root` is reported, too, unless
-    such links are followed.
+    cannot be read is reported; a symbolic link that leads out of the folder is reported, too,
+    unless such links are followed.
     """
     suffixes = readable_suffixes()
-    real_root = real_path(root)
+    root, real_root = folder.path, real_path(folder.path)
     seen, unread = {real_root}, dict[str, tuple[int, str]]()
     # A stack, not recursion: a folder can be nested deeper than Python calls can.
-    stack = [iter(begin) if begin else _children(root)]
+    stack = [_children(root) if folder.names is None else _part(root, folder.names)]
     while stack:
         path = next(stack[-1], None)
         if path is None:
@@ -388,10 +307,10 @@ def _files_in(
         name = path.relative_to(root).as_posix()
         known = path.name.lower().endswith(suffixes)
         try:
-            folder = path.is_dir()
-            if (folder or known) and not follow_links and leads_out(path, real_root):
+            is_folder = path.is_dir()
+            if (is_folder or known) and not folder.follow_links and leads_out(path, real_root):
                 yield SkippedInput(printable(name), LINK_OUT)
-            elif folder:
+            elif is_folder:
                 real = real_path(path)
                 read_elsewhere = path.is_symlink() and real.is_relative_to(real_root)
                 if not read_elsewhere and real not in seen:
@@ -404,7 +323,7 @@ def _files_in(
                 unread[path.suffix.lower()] = (count + 1, first)
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
-    for suffix, (count, first) in sorted(unread.items() if not begin else ()):
+    for suffix, (count, first) in sorted(unread.items() if folder.names is None else ()):
         yield _unread_remark(suffix, count, first)
 
 
@@ -440,3 +359,15 @@ def _children(folder: Path) -> Iterator[Path]:
     # Names, not paths, are kept for a large folder: a tenth of the memory.
     names = names_in(folder)
     return (folder / name for name in names)
+
+
+def _part(root: Path, names: Set[str]) -> Iterator[Path]:
+    """Yield what is to be listed of a part; not what is gone, or lies behind a link."""
+    for name in sorted(names):
+        path, parents = root / name, PurePosixPath(name).parents
+        if (
+            names.isdisjoint(map(str, parents))  # else it is listed with a folder above it
+            and os.path.lexists(path)
+            and real_path(path.parent) == real_path(root) / parents[0]
+        ):
+            yield path

@@ -79,42 +79,45 @@ ID_COLUMNS = ("id", "_id")
 _MOST_DIGITS = 1_000  # of a decimal: an exponent can stand for an integer without end
 
 
-def check_columns(names: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], where: str) -> None:
     """Check that a table has the columns of documents.
 
     Raises:
-        CorpusError: one is missing, or there are two of a name.
+        CorpusError: one is missing, or there are two of a name; it begins with where that is.
     """
     having = f"(it has {', '.join(names) or 'none'})"
     if not set(ID_COLUMNS) & set(names):
-        raise CorpusError(f"has no column id {having}")
+        raise CorpusError(f"{where}has no column id {having}")
     if "text" not in names:
-        raise CorpusError(f"has no column text {having}")
+        raise CorpusError(f"{where}has no column text {having}")
     for name in names:
         if names.count(name) > 1:
-            raise CorpusError(f"has two columns {name}")
+            raise CorpusError(f"{where}has two columns {name}")
 
 
-def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a record of JSON values; columns without a value (NULL) are left out.
+def document_of_row(row: Mapping[str, Any] | CorpusError) -> Document:
+    """Return the document of a row of a table; columns without a value (NULL) are left out.
 
     Dates and times become text of ISO 8601. `metadata` may be text of JSON.
 
     Raises:
-        DocumentError: names the column whose value JSON does not have.
+        CorpusError: it stands in place of the row, where a table cannot be read further.
+        DocumentError: names the column whose value is an exception, or one that JSON does not have.
     """
+    if isinstance(row, CorpusError):
+        raise row
     record = {name: _value(name, value) for name, value in row.items() if value is not None}
     if isinstance(record.get("metadata"), str):
         try:
             record["metadata"] = json.loads(record["metadata"])
         except (ValueError, RecursionError) as error:
             raise DocumentError("metadata", f"is not JSON: {error}") from error
-    return record
+    return document_of(record)
 
 
 def _value(column: str, value: Any) -> Any:
-    if isinstance(value, Exception):  # in place of what a database calls JSON
-        raise DocumentError(column, f"is not JSON: {value}")
+    if isinstance(value, Exception):
+        raise DocumentError(column, f"cannot be read: {value}")
     try:
         return _plain(column, value)
     except RecursionError as error:

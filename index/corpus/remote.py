@@ -22,19 +22,8 @@ _BUFFER_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePath:
-    """A file or a folder by its URL, `s3://bucket/corpus.jsonl`."""
-
-    url: str
-
-    def __str__(self) -> str:
-        """Return the URL without its password."""
-        return without_password(self.url)
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file of a file system of fsspec.
+    """A file or a folder of a file system of fsspec; `open_remote` finds it by its URL.
 
     Attributes:
         system: the file system, `fsspec.AbstractFileSystem`.
@@ -83,17 +72,31 @@ class RemoteFile:
                 raise CorpusError(f"cannot be read: {error.strerror or error}") from error
             yield copy
 
+    def is_folder(self) -> bool:
+        """Return whether it is a folder; CorpusError if the place does not answer."""
+        with _reported(self):
+            return bool(self.system.isdir(self.path))
 
-@contextmanager
-def _reported(corpus: object, what: str = "") -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # each file system has errors of its own, ImportError among them
-        raise CorpusError(f"{corpus}: {what}{_reason(error)}") from error
+    def files_below(self, suffixes: Sequence[str]) -> "dict[str, RemoteFile]":
+        """Return the files of these kinds in a folder at any depth, by their names within it.
+
+        Hidden files and folders are left out. In the order of the names.
+
+        Raises:
+            CorpusError: the folder cannot be listed.
+        """
+        with _reported(self, "cannot be listed: "):
+            paths = sorted(self.system.find(self.path))
+        named = {path.removeprefix(self.path).lstrip("/"): path for path in paths}
+        return {
+            name: RemoteFile(self.system, path)
+            for name, path in named.items()
+            if name.lower().endswith(tuple(suffixes)) and "/." not in f"/{name}"
+        }
 
 
-def open_remote(corpus: RemotePath) -> RemoteFile:
-    """Return what a URL leads to, a file or a folder, which must exist.
+def open_remote(url: str) -> RemoteFile:
+    """Return what a URL leads to, `s3://bucket/corpus.jsonl`: a file or a folder, which must exist.
 
     Raises:
         CorpusError: there is nothing, it cannot be read, or the URL is of no known kind.
@@ -101,40 +104,21 @@ def open_remote(corpus: RemotePath) -> RemoteFile:
     require_extra("remote", "reading by URL", "fsspec")
     import fsspec
 
-    with _reported(corpus):
-        system, path = fsspec.core.url_to_fs(corpus.url)
+    name = without_password(url)
+    with _reported(name):
+        system, path = fsspec.core.url_to_fs(url)
         found = system.exists(path)
     if not found:
-        raise CorpusError(f"{corpus}: there is no such file or folder")
+        raise CorpusError(f"{name}: there is no such file or folder")
     return RemoteFile(system, path.rstrip("/"))
 
 
-def remote_files_below(folder: RemoteFile, suffixes: Sequence[str]) -> list[tuple[str, RemoteFile]]:
-    """Return the files of these kinds in a folder at any depth, with their names within it.
-
-    Hidden files and folders are left out. In the order of the names.
-
-    Raises:
-        CorpusError: the folder cannot be listed.
-    """
-    with _reported(folder, "cannot be listed: "):
-        paths = sorted(folder.system.find(folder.path))
-    named = [(path.removeprefix(folder.path).lstrip("/"), path) for path in paths]
-    return [
-        (name, RemoteFile(folder.system, path))
-        for name, path in named
-        if name.lower().endswith(tuple(suffixes)) and "/." not in f"/{name}"
-    ]
-
-
-def is_folder(file: RemoteFile) -> bool:
-    """Return whether a path is a folder.
-
-    Raises:
-        CorpusError: the place does not answer.
-    """
-    with _reported(file):
-        return bool(file.system.isdir(file.path))
+@contextmanager
+def _reported(file: object, what: str = "") -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # each file system has errors of its own, ImportError among them
+        raise CorpusError(f"{file}: {what}{_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

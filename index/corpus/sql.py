@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from index.corpus.records import check_columns, record_of
-from index.errors import CorpusError, DocumentError
+from index.corpus.records import check_columns
+from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 
 _SQLITE = "sqlite"
@@ -65,23 +65,17 @@ def check_query(corpus: SqlQuery) -> None:
         raise CorpusError(f"{corpus}: is not an address of a known kind ({known})")
 
 
-def read_query(corpus: SqlQuery) -> Iterator[dict[str, Any] | str]:
-    """Yield each row as a record of JSON values, or the reason why it cannot be one.
+def read_query(corpus: SqlQuery) -> Iterator[dict[str, Any]]:
+    """Yield the values of each row.
 
     Raises:
         CorpusError: the database cannot be read, the query is wrong or lacks a column, or reading
             fails halfway; names the database.
     """
     with _rows(corpus, corpus.query) as (names, rows):
-        try:
-            check_columns(names)
-        except CorpusError as error:
-            raise CorpusError(f"{corpus}: the query {error}") from error
+        check_columns(names, f"{corpus}: the query ")
         for row in rows:
-            try:
-                yield record_of(dict(zip(names, row, strict=True)))
-            except DocumentError as error:
-                yield str(error)
+            yield dict(zip(names, row, strict=True))
 
 
 def count_query(corpus: SqlQuery) -> int:

@@ -16,8 +16,8 @@ from encoder.checkpoint import Checkpoint, vector_space
 from index.build import NO_DOCUMENT, BatchEncoder, BuildReport, build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
-from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names, read_document
-from index.corpus.remote import RemotePath
+from index.corpus.reader import Corpus, Folder, file_names, read_document
+from index.corpus.remote import open_remote
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import SKIPPED_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
@@ -142,7 +142,7 @@ def index(
     source = _corpus_of(corpus, query, follow_links=follow_links)
     opening.check_corpus(source)
     checks.output_folder(data, "--data")
-    if watch and (cluster or not isinstance(source, Path) or not source.is_dir()):
+    if watch and (cluster or follow_links or not Path(corpus).is_dir()):
         raise OptionError("--watch", "is for a folder, without --follow-links and --on ray")
     if watch and Path(corpus).resolve().is_relative_to(data.resolve()):
         raise OptionError("--data", f"{data}: the folder to watch lies in it")
@@ -170,7 +170,7 @@ def _watch(
     The index is open while it is brought up to date: between, commands and a server may use it, and
     as long as these write, the changes wait.
     """
-    whole = FolderPart(folder.resolve())
+    whole = Folder(folder.resolve())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         report: Path | None = data / SKIPPED_FILE
@@ -208,7 +208,7 @@ def _opened_when_free(data: Path, checkpoint: Checkpoint) -> Iterator[DataDirect
 _REST_MS = 500  # without a change, for a file that is being written
 
 
-def _changes_of(folder: Path, data: Path) -> Iterator[FolderPart]:
+def _changes_of(folder: Path, data: Path) -> Iterator[Folder]:
     """Yield the whole folder, and then what changes in it, but for hidden files and `data`."""
     from watchfiles import watch as watch_files  # for this command alone
 
@@ -223,11 +223,11 @@ def _changes_of(folder: Path, data: Path) -> Iterator[FolderPart]:
         folder, watch_filter=is_read, step=_REST_MS, rust_timeout=_REST_MS, yield_on_timeout=True
     )
     next(listening)
-    yield FolderPart(folder)
+    yield Folder(folder)
     for changes in listening:
         if changes:
             names = {Path(name).relative_to(folder).as_posix() for _, name in changes}
-            yield FolderPart(folder, names)
+            yield Folder(folder, names=names)
 
 
 def _bring_up_to_date(
@@ -319,14 +319,14 @@ def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
     if query is not None and not separator:
         raise OptionError("--query", f"{name}: is not the address of a database")
     if not separator:
-        return FollowedFolder(Path(name)) if follow_links else Path(name)
+        return Folder(Path(name), follow_links)
     if follow_links:
         raise OptionError("--follow-links", "is for a folder of this machine")
     if query is not None:
         return SqlQuery(name, query)
     if scheme.lower() in SQL_SCHEMES:
         raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
-    return RemotePath(name)
+    return read_option("CORPUS", open_remote, name)
 
 
 def demo(port: PortOption = DEFAULT_PORT) -> None:

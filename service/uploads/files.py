@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from encoder.atomic_files import sync
-from index.corpus.json_lines import BadLine, Line, parse_document, read_stream
+from index.corpus.json_lines import Line, parse_document, read_stream
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
 from index.sqlite.connections import storage_error
@@ -66,7 +66,7 @@ def read_batch(
     ids: set[str] = set()
     characters = 0
     for read in read_stream(upload, line, line_bytes):
-        if isinstance(read, BadLine) or read.text.strip(_BLANK):
+        if read.fault or read.text.strip(_BLANK):
             found = _document(read, text_characters)
             if isinstance(found, LineError):
                 batch.failed += 1
@@ -84,11 +84,9 @@ def read_batch(
     return batch if batch.position > position else None
 
 
-def _document(line: Line | BadLine, text_characters: int) -> Document | LineError:
-    if isinstance(line, BadLine):
-        return LineError(line.number, "#", line.reason)
+def _document(line: Line, text_characters: int) -> Document | LineError:
     try:
-        document = parse_document(line.text)
+        document = parse_document(line)
     except CorpusError as error:
         return LineError(line.number, "#", str(error))
     except DocumentError as error:

@@ -42,7 +42,7 @@ def _read(path: Path) -> Iterator[Document]:
     lines: dict[str, int] = {}
     for line in text_lines(path):
         try:
-            document = parse_document(line.text)
+            document = parse_document(line)
         except (CorpusError, DocumentError) as error:
             raise CorpusError(f"{path}:{line.number}: {error}") from error
         first = lines.setdefault(document.id, line.number)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.judgements import text_lines
-from index.corpus.json_lines import BadLine, read_lines
+from index.corpus.json_lines import read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
@@ -134,8 +134,8 @@ def _read_titles(source: Path, progress: Progress) -> dict[str, str]:
     titles = {}
     for path in files_below(source, TITLES)[-1:]:
         for line in read_lines(path):
-            if isinstance(line, BadLine):
-                progress.skipped(SkippedInput(f"{path.name}:{line.number}", line.reason))
+            if line.fault:
+                progress.skipped(SkippedInput(f"{path.name}:{line.number}", line.fault))
                 continue
             columns = line.text.split("\t")
             if len(columns) != len(_TITLE_COLUMNS):

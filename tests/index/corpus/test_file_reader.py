@@ -7,13 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from index.corpus.file_reader import FileReader, ReadingLimits
@@ -59,17 +56,6 @@ def test_one_child_reads_many_files(tmp_path: Path) -> None:
             pids.add(pid_of(reader))
         assert len(pids) == 1
     assert not is_running(pids.pop())
-
-
-def test_rows_are_read_without_the_memory_of_earlier_files(tmp_path: Path) -> None:
-    table = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"id": ["a"], "text": ["Bees."]}), table)
-    with FileReader() as reader:
-        reader.read(write(tmp_path / "x.txt", "Text."))
-        former = pid_of(reader)
-        with closing(reader.read_rows(table)) as rows:  # else it keeps the lock of the reader
-            assert next(rows) == {"id": "a", "text": "Bees."}
-            assert pid_of(reader) != former
 
 
 def test_a_file_that_takes_too_much_memory_is_skipped(

@@ -103,7 +103,7 @@ def test_folders_outside_are_read_once(tmp_path: Path) -> None:
     for name in ("again", "two"):
         (tmp_path / "one" / name).symlink_to(tmp_path / "two")
     (tmp_path / "two" / "one").symlink_to(tmp_path / "one")
-    assert ids(reader.FollowedFolder(tmp_path / "one")) == ["again/y.txt", "x.txt"]
+    assert ids(reader.Folder(tmp_path / "one", follow_links=True)) == ["again/y.txt", "x.txt"]
 
 
 def test_links_out_of_the_corpus_need_follow_links(tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ def test_links_out_of_the_corpus_need_follow_links(tmp_path: Path) -> None:
         ["deep/secret.txt", "deep/twice.txt", "folder", "passwords.txt"], reader.LINK_OUT
     )
     assert reader.count_documents(corpus) == 7
-    assert ids(reader.FollowedFolder(corpus)) == [
+    assert ids(reader.Folder(corpus, follow_links=True)) == [
         *("deep/secret.txt", "deep/twice.txt", "deep/x.txt", "folder/y.txt"),
         *("passwords.txt", "within.txt"),
     ]
     changed = {"deep", "deep/x.txt", "deep/gone.txt", "folder/y.txt", "within.txt"}
-    part = reader.FolderPart(corpus, changed)
+    part = reader.Folder(corpus, names=changed)
     assert [document.id for document in documents(part)] == ["deep/x.txt", "within.txt"]
     assert sorted(refusals(part)) == ["deep/secret.txt", "deep/twice.txt"]
 
@@ -138,7 +138,7 @@ def test_a_beir_corpus_file_that_is_a_link_out_is_refused(tmp_path: Path) -> Non
     (tmp_path / "corpus" / "corpus.jsonl").symlink_to(tmp_path / "real.jsonl")
     with pytest.raises(CorpusError, match="--follow-links"):
         reader.read_corpus(tmp_path / "corpus")
-    assert ids(reader.FollowedFolder(tmp_path / "corpus")) == ["1"]
+    assert ids(reader.Folder(tmp_path / "corpus", follow_links=True)) == ["1"]
 
 
 def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:

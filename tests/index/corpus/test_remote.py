@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from index.corpus.reader import count_documents, read_corpus
-from index.corpus.remote import RemotePath
+from index.corpus.remote import open_remote
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from tests.kit.command import Run
@@ -35,8 +35,8 @@ def bucket() -> Iterator[Any]:
 
 def read(url: str) -> list[Document | SkippedInput]:
     """Read a corpus, of which as much is counted."""
-    items = list(read_corpus(RemotePath(url)))
-    assert count_documents(RemotePath(url)) == len(items)
+    items = list(read_corpus(open_remote(url)))
+    assert count_documents(open_remote(url)) == len(items)
     return items
 
 
@@ -59,7 +59,7 @@ def test_a_connection_that_breaks_is_reported(bucket: Any, monkeypatch: pytest.M
     def broken(*_: object) -> io.BytesIO:
         raise PermissionError("Access Denied")
 
-    corpus = read_corpus(RemotePath("memory://bucket/x.jsonl"))
+    corpus = read_corpus(open_remote("memory://bucket/x.jsonl"))
     monkeypatch.setattr(type(bucket), "open", broken)
     assert list(corpus) == [SkippedInput("x.jsonl:1", "cannot be read: Access Denied")]
 
@@ -103,13 +103,12 @@ def test_a_beir_folder_is_its_corpus(bucket: Any) -> None:
 def test_what_is_no_corpus_is_refused(bucket: Any, url: str, reason: str) -> None:
     bucket.pipe("/bucket/x.png", b"png")
     with pytest.raises(CorpusError, match=f"{Path(url).name}: .*{reason}"):
-        read_corpus(RemotePath(url))
+        read_corpus(open_remote(url))
 
 
 def test_no_message_shows_a_password() -> None:
-    corpus = RemotePath("nosuch://me:secret@host/x.jsonl")
     with pytest.raises(CorpusError) as raised:
-        read_corpus(corpus)
+        open_remote("nosuch://me:secret@host/x.jsonl")
     assert "nosuch://me@host/x.jsonl" in str(raised.value)
     assert "secret" not in str(raised.value)
 

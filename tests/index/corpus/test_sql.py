@@ -165,10 +165,10 @@ def test_values_of_postgresql(postgresql: str) -> None:
         ("1e5000::numeric AS n", "n: is a number of more than 1000 digits"),
         (
             "(repeat('[', 5000) || repeat(']', 5000))::json AS n",
-            "n: is not JSON: maximum recursion",
+            "n: cannot be read: maximum recursion",
         ),
         ("(repeat('[', 900) || repeat(']', 900))::json AS n", "n: is nested "),
-        ("repeat('9', 6000)::json AS n", "n: is not JSON: "),
+        ("repeat('9', 6000)::json AS n", "n: cannot be read: "),
     ],
 )
 def test_values_without_end_are_refused_with_their_column(
