@@ -163,7 +163,7 @@ def _stat(path: Path) -> list[int]:
         return []
     times = (found.st_mtime_ns, found.st_ctime_ns)
     settled = time.time_ns() - max(times) > _SETTLED_NS
-    return [found.st_size, *times, found.st_ino] if settled else []
+    return [found.st_size, *times] if settled else []
 
 
 def _is_gone(path: Path) -> bool:

@@ -1,13 +1,11 @@
-"""DOCX (Office Open XML) and EPUB: XML in zip archives, read in pieces, within limits.
+"""DOCX (Office Open XML) and EPUB: XML in zip archives, read within limits.
 
-No document type declaration that declares something is accepted, hence no entity is expanded and
-nothing outside of the archive is read. A part is parsed as it is decompressed; of the text itself
-neither is ever held as a whole.
+Nothing outside of the archive is read, and the parser refuses entities that expand without end. Of
+the text itself no tree is ever held.
 """
 
 import lzma
 import posixpath
-import re
 import struct
 import zipfile
 import zlib
@@ -32,8 +30,6 @@ from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
 
 MAX_PARTS_BYTES = 4 * MAX_FILE_BYTES  # decompressed, of all parts of an archive that are read
-_CHUNK_BYTES = 2**16
-_EMPTY_DOCTYPE = re.compile(rb"<!DOCTYPE\s[^\[>]*>")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError)
 
 Elements = Any  # of lxml, the outermost of them
@@ -50,54 +46,45 @@ class Parts:
         return name in self._archive.NameToInfo
 
     def read(self, name: str) -> bytes:
-        """Return a part."""
-        return b"".join(self._chunks(name))
-
-    def parse(self, name: str, target: "_Body | etree.TreeBuilder") -> Any:
-        """Parse a part of XML, and return what the target makes of its elements.
-
-        Names of elements and attributes are without their namespaces.
+        """Return a part.
 
         Raises:
-            CorpusError: as `read`; or it is not XML, or has a document type declaration that
-                declares something.
+            CorpusError: it is missing, or the parts that are read become too large.
         """
-        plain = _Plain(target, name)
+        if name not in self:
+            raise CorpusError(f"has no {name}")
+        # Refused by the size that the archive says, before anything is decompressed. A part is
+        # never read beyond that size.
+        size = self._archive.getinfo(name).file_size
+        self._left -= size
+        if self._left < 0:
+            most = MAX_PARTS_BYTES // 2**20
+            raise CorpusError(f"{name}: is larger than {most} MiB when decompressed")
+        with self._archive.open(name) as stream:
+            return stream.read(size)
+
+    def parse(self, name: str, body: "_Body | None" = None) -> Any:
+        """Return the elements of a part of XML as a tree, or have a body collect them.
+
+        Raises:
+            CorpusError: as `read`; or it is not XML.
+        """
         parser = etree.XMLParser(
-            target=plain,
+            target=body,
             huge_tree=True,  # without it, depth and length are limited
             resolve_entities=False,
             load_dtd=False,
             no_network=True,
         )
         try:
-            for chunk in self._chunks(name):
-                plain.declares_nothing |= _EMPTY_DOCTYPE.search(chunk) is not None
-                parser.feed(chunk)
+            parser.feed(self.read(name))
             return parser.close()
         except etree.XMLSyntaxError as error:
             raise CorpusError(f"{name}: is not XML: {error.msg}") from error
 
-    def elements(self, name: str) -> Elements:
-        """Return the elements of a small part of XML as a tree; raises as `parse`."""
-        return self.parse(name, etree.TreeBuilder())
-
     def optional(self, name: str) -> Elements:
-        """Return the elements of a part as `elements`; nothing is in them where it is missing."""
-        return self.elements(name) if name in self else etree.Element("missing")
-
-    def _chunks(self, name: str) -> Iterator[bytes]:
-        if name not in self:
-            raise CorpusError(f"has no {name}")
-        # Refused by the size that the archive says, before anything is decompressed. A part is
-        # never read beyond that size.
-        self._left -= self._archive.getinfo(name).file_size
-        if self._left < 0:
-            most = MAX_PARTS_BYTES // 2**20
-            raise CorpusError(f"{name}: is larger than {most} MiB when decompressed")
-        with self._archive.open(name) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                yield chunk
+        """Return the elements of a part as `parse`; nothing is in them where it is missing."""
+        return self.parse(name) if name in self else etree.Element("missing")
 
 
 @contextmanager
@@ -116,37 +103,13 @@ def open_parts(path: Path, kind: str) -> Iterator[Parts]:
         raise CorpusError(f"is not a readable {kind}: {error}") from error
 
 
-class _Plain:
-    """Passes on names without namespaces, and refuses what documents do not need of XML."""
-
-    def __init__(self, target: "_Body | etree.TreeBuilder", part: str) -> None:
-        self._target = target
-        self._part = part
-        self._refused = False
-        self.declares_nothing = False
-        self.data = target.data
-
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
-        self._target.start(_local(name), {_local(key): attributes[key] for key in attributes})
-
-    def end(self, name: str) -> None:
-        self._target.end(_local(name))
-
-    def doctype(self, *_: object) -> None:
-        self._refused = not self.declares_nothing
-        self._check()
-
-    def close(self) -> Any:
-        self._check()  # also called after an error, which the target's would hide
-        return self._target.close()
-
-    def _check(self) -> None:
-        if self._refused:
-            raise CorpusError(f"{self._part}: has a document type declaration, which is not read")
-
-
 def _local(name: str) -> str:
     return name.rpartition("}")[2]
+
+
+def _attribute(attributes: Mapping[str, str], name: str) -> str:
+    """Return the attribute of a name in any namespace, "" if there is none."""
+    return next((attributes[key] for key in attributes if _local(key) == name), "")
 
 
 _ROOT_RELATIONS = "_rels/.rels"
@@ -174,7 +137,7 @@ def read_docx(path: Path) -> FileText:
         CorpusError: it is encrypted or damaged, or has no text.
     """
     with open_parts(path, "DOCX") as parts:
-        relations = parts.elements(_ROOT_RELATIONS).iter("Relationship")
+        relations = parts.parse(_ROOT_RELATIONS).iter("{*}Relationship")
         mains = (r.get("Target", "") for r in relations if r.get("Type", "").endswith(_MAIN))
         main = next(mains, "").lstrip("/")
         if main not in parts:
@@ -201,23 +164,28 @@ def read_docx(path: Path) -> FileText:
 
 def _field(elements: Elements, name: str) -> str:
     """Return the text of the first element of a name, "" if there is none."""
-    found = next(elements.iter(name), None)
+    found = next(elements.iter(f"{{*}}{name}"), None)
     return "" if found is None else "".join(found.itertext()).strip()
 
 
 def _values(elements: Elements, name: str, attribute: str) -> list[str]:
     """Return the values of an attribute of the elements of a name."""
     return [
-        element.get(attribute) for element in elements.iter(name) if attribute in element.attrib
+        element.get(attribute)
+        for element in elements.iter(f"{{*}}{name}")
+        if attribute in element.attrib
     ]
 
 
 def _title_styles(styles: Elements) -> frozenset[str]:
     """Return the ids of the styles of titles, by their names, which are the same everywhere."""
     return frozenset(
-        style.get("styleId", "")
-        for style in styles.iter("style")
-        if any((e.tag, e.get("val", "").lower()) in _OF_TITLES for e in style.iter())
+        _attribute(style.attrib, "styleId")
+        for style in styles.iter("{*}style")
+        if any(
+            (_local(e.tag), _attribute(e.attrib, "val").lower()) in _OF_TITLES
+            for e in style.iter("*")
+        )
     )
 
 
@@ -230,7 +198,7 @@ class _Chunks:
     def __init__(self, parts: Parts, folder: str, name: str) -> None:
         self._parts, self._folder = parts, folder
         relations = f"{folder}/_rels/{name}.rels"
-        found = parts.optional(relations).iter("Relationship")
+        found = parts.optional(relations).iter("{*}Relationship")
         self._targets = {relation.get("Id"): relation.get("Target", "") for relation in found}
         self.skipped: list[str] = []
 
@@ -265,11 +233,12 @@ class _Body:
         self._paragraph = 0  # where the last one begins among the pieces
         self._is_title = False
 
-    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        name = _local(tag)
         if name == "pStyle":
-            self._is_title = attributes.get("val", "") in self._title_styles
+            self._is_title = _attribute(attributes, "val") in self._title_styles
         elif name == "outlineLvl":
-            self._is_title = attributes.get("val", "") == "0"
+            self._is_title = _attribute(attributes, "val") == "0"
         if self._left_out or name in _LEFT_OUT:
             self._left_out += 1
         elif name == "t":
@@ -282,11 +251,12 @@ class _Body:
         elif name == "tc":
             self._cells += 1
         elif name == "altChunk":
-            self._pieces.append(self._chunk(attributes.get("id", "")) + "\n\n")
+            self._pieces.append(self._chunk(_attribute(attributes, "id")) + "\n\n")
         elif name == "rt":
             self._reading = len(self._pieces)
 
-    def end(self, name: str) -> None:
+    def end(self, tag: str) -> None:
+        name = _local(tag)
         if self._left_out:
             self._left_out -= 1
         elif name == "t":
@@ -330,10 +300,10 @@ def read_epub(path: Path) -> FileText:
         CorpusError: it is encrypted or damaged, or has no text.
     """
     with open_parts(path, "EPUB") as parts:
-        books = _values(parts.elements(_CONTAINER), "rootfile", "full-path")
+        books = _values(parts.parse(_CONTAINER), "rootfile", "full-path")
         if not books:
             raise CorpusError("is not a readable EPUB: it names no book")
-        book = parts.elements(books[0])
+        book = parts.parse(books[0])
         encrypted = _encrypted(parts)
         texts: list[str] = []
         skipped: list[str] = []
@@ -373,7 +343,7 @@ def _chapters(book: Elements, folder: str) -> Iterator[str]:
     """Yield the names of the parts that are chapters, each once, without the table of contents."""
     hrefs = {
         item.get("id"): item.get("href", "")
-        for item in book.iter("item")
+        for item in book.iter("{*}item")
         if item.get("media-type") in _CHAPTERS and "nav" not in item.get("properties", "").split()
     }
     for name in dict.fromkeys(_values(book, "itemref", "idref")):
