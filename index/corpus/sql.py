@@ -22,7 +22,6 @@ _POSTGRESQL = ("postgresql", "postgres")
 SQL_SCHEMES = (_SQLITE, *_POSTGRESQL)
 _PASSWORD = re.compile(r"(?<=://)([^/@:?]*):[^/@]*@|(?<=[?&]password=)[^&]*")
 _ROWS = 64  # that are fetched at a time; texts are long
-_CONNECT_SECONDS = 10
 
 Row = tuple[Any, ...]
 
@@ -112,13 +111,10 @@ def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], 
 @contextmanager
 def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
     import psycopg
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.types.json import set_json_loads
 
     try:
-        given = conninfo_to_dict(corpus.url)
-        timeout = given.get("connect_timeout", _CONNECT_SECONDS)
-        with psycopg.connect(make_conninfo(corpus.url, connect_timeout=timeout)) as connection:
+        with psycopg.connect(corpus.url) as connection:
             connection.read_only = True
             set_json_loads(_json_or_error, connection)
             # A cursor of the server: the rows stay there until they are fetched.

@@ -58,14 +58,9 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         CorpusError: it is larger than `MAX_FILE_BYTES`.
     """
-    check_size(path)
-    return path.read_bytes()
-
-
-def check_size(path: Path) -> None:
-    """Refuse a file that is larger than `MAX_FILE_BYTES`, before it is read."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise CorpusError(f"is larger than {MAX_FILE_BYTES // 2**20} MiB")
+    return path.read_bytes()
 
 
 MAX_TITLE = 200

@@ -6,13 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from index.corpus.formats.content import (
-    FileText,
-    check_size,
-    described,
-    is_generic,
-    plain_title,
-)
+from index.corpus.formats.content import FileText, described, is_generic, plain_title
 from index.errors import CorpusError
 
 EXTRA_SUFFIXES = (".odt", ".rtf", ".pptx", ".xlsx", ".eml", ".msg", ".doc", ".csv")
@@ -30,11 +24,10 @@ def read_extra(path: Path) -> FileText:
     The title is that of the properties, or the subject of a mail, else the first line.
 
     Raises:
-        CorpusError: it is too large, encrypted or damaged, or has no text.
+        CorpusError: it is encrypted or damaged, or has no text.
     """
     import kreuzberg
 
-    check_size(path)
     try:
         found = kreuzberg.extract_file_sync(path)
     except kreuzberg.KreuzbergError as error:

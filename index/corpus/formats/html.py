@@ -50,6 +50,7 @@ class PageText:
 
     def __init__(self) -> None:
         self.title: str | None = None
+        self.text = ""  # at the end
         self.fields: dict[str, str] = {}  # of its meta elements
         self._title: list[str] = []
         self._text = StringIO()  # a list of pieces costs more for each than its characters
@@ -86,24 +87,19 @@ class PageText:
         elif self.title is None and self._left_out[-1] == "title":
             self._title.append(text)
 
-    def close(self) -> str:
-        """Return the text."""
+    def close(self) -> None:
+        """The page ends."""
         lines = (" ".join(line.split()) for line in self._text.getvalue().split("\n"))
-        return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+        self.text = _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def parse_html(markup: str) -> tuple[str, str]:
-    """Return the title and the text of a page, as `PageText` collects them."""
+def parse_html(markup: str) -> PageText:
+    """Return what a page has of text, a title and fields."""
     page = PageText()
-    text = _parse(markup, page)
-    return page.title or "", text
-
-
-def _parse(markup: str, page: PageText) -> str:
     parser = etree.HTMLParser(target=page, **_OPTIONS)
     parser.feed(_parsable(markup))
-    text: str = parser.close()
-    return text
+    parser.close()
+    return page
 
 
 def parse_markup(markup: str) -> HtmlElement:
@@ -121,7 +117,7 @@ def parse_markup(markup: str) -> HtmlElement:
 
 def element_text(element: HtmlElement) -> str:
     """Return the text of an element and those in it, as `parse_html` that of a page."""
-    return parse_html(tostring(element, encoding="unicode", with_tail=False))[1]
+    return parse_html(tostring(element, encoding="unicode", with_tail=False)).text
 
 
 def _parsable(markup: str) -> bytes:
@@ -178,13 +174,11 @@ _DATES = (
 def read_html(path: Path) -> FileText:
     """Read a page; a title such as "Untitled" gives way to the first line."""
     markup, remark = decode_html(read_bytes(path))
-    page = PageText()
-    text = _parse(markup, page)
-    title = page.title or ""
-    fields = page.fields
+    page = parse_html(markup)
+    title, fields = page.title or "", page.fields
     return FileText(
-        plain_title(text) if is_generic(title) else title,
-        text,
+        plain_title(page.text) if is_generic(title) else title,
+        page.text,
         described(
             next((fields[name] for name in _AUTHORS if name in fields), ""),
             next((fields[name] for name in _DATES if name in fields), ""),

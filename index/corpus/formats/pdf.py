@@ -140,10 +140,9 @@ def _ocr(page: Any, ocr: Ocr) -> str | None:
     scale = _DOTS / _POINTS
     if width * height * scale * scale > _MOST_DOTS:
         return None
-    drawn = page.render(scale=scale, grayscale=True)
-    data = bytes(drawn.buffer)
-    rows = (data[start : start + drawn.width] for start in range(0, len(data), drawn.stride))
-    return ocr.read(drawn.width, drawn.height, b"".join(rows))
+    drawn = page.render(scale=scale, grayscale=True).to_numpy()
+    height, width = drawn.shape
+    return ocr.read(width, height, drawn.tobytes())
 
 
 # Accents that some fonts have as characters of their own, and as what they are combined.
@@ -251,16 +250,13 @@ def _form(line: str) -> str:
 
 def _share_unreadable(text: str) -> float:
     """Return the share of characters without a meaning: controls, private use, replacement."""
-    counts = Counter(text)
-    visible = sum(count for character, count in counts.items() if not character.isspace())
-    unreadable = sum(count for character, count in counts.items() if _is_unreadable(character))
-    return unreadable / max(visible, 1)
-
-
-def _is_unreadable(character: str) -> bool:
-    if character.isspace():
-        return False
-    return character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs")
+    visible = "".join(text.split())
+    unreadable = sum(
+        count
+        for character, count in Counter(visible).items()
+        if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs")
+    )
+    return unreadable / max(len(visible), 1)
 
 
 def _stands_in(words: str, page: str) -> bool:

@@ -208,7 +208,7 @@ class _Chunks:
         name = posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/")
         try:
             if name.endswith((".htm", ".html", ".xhtml")):
-                return parse_html(decode_html(self._parts.read(name)).text)[1]
+                return parse_html(decode_html(self._parts.read(name)).text).text
             if name.endswith(".txt"):
                 return decode_text(self._parts.read(name)).text
             raise CorpusError("is a part of a kind that is not read")
@@ -304,7 +304,9 @@ def read_epub(path: Path) -> FileText:
         if not books:
             raise CorpusError("is not a readable EPUB: it names no book")
         book = parts.parse(books[0])
-        encrypted = _encrypted(parts)
+        # Fonts may be listed, too, which are obfuscated in books that anybody may read.
+        uris = _values(parts.optional(_ENCRYPTION), "CipherReference", "URI")
+        encrypted = frozenset(map(unquote, uris))
         texts: list[str] = []
         skipped: list[str] = []
         for name in _chapters(book, posixpath.dirname(books[0])):
@@ -331,12 +333,7 @@ def _chapter(data: bytes) -> str:
     for section in sections:
         inside, end, after = section.partition("]]>")
         markup += [escape(inside) if end else "<![CDATA[" + inside, after]
-    return parse_html("".join(markup))[1]
-
-
-def _encrypted(parts: Parts) -> frozenset[str]:
-    # Fonts may be listed, too, which are obfuscated in books that anybody may read.
-    return frozenset(map(unquote, _values(parts.optional(_ENCRYPTION), "CipherReference", "URI")))
+    return parse_html("".join(markup)).text
 
 
 def _chapters(book: Elements, folder: str) -> Iterator[str]:
