@@ -106,20 +106,11 @@ def read_stream(stream: io.BufferedIOBase | BinaryIO, after: int, limit: int) ->
                 pass
             yield Line(number, "", f"is longer than {limit} bytes")
         else:
-            yield _decode(number, raw)
-
-
-def count_lines(path: Path | RemoteFile) -> int:
-    """Count the lines that `read_lines` yields, with one where the file is damaged."""
-    lines, ended = 0, True
-    try:
-        with _open(path) as stream:
-            while data := stream.read(_SKIP_BYTES):
-                lines += data.count(b"\n")
-                ended = data.endswith(b"\n")
-    except (OSError, EOFError, zlib.error):
-        ended = False  # `read_lines` yields one more, with a fault
-    return lines + (not ended)
+            raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            try:
+                yield Line(number, raw.decode().rstrip("\r\n"))
+            except UnicodeDecodeError as error:
+                yield Line(number, "", f"is not UTF-8 at byte {error.start} of the line")
 
 
 @contextmanager
@@ -130,12 +121,3 @@ def _open(path: Path | RemoteFile) -> Iterator[io.BufferedIOBase]:
                 yield unzipped
         else:
             yield file
-
-
-def _decode(number: int, raw: bytes) -> Line:
-    if number == 1:
-        raw = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        return Line(number, raw.decode().rstrip("\r\n"))
-    except UnicodeDecodeError as error:
-        return Line(number, "", f"is not UTF-8 at byte {error.start} of the line")

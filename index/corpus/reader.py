@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from index.corpus.file_reader import FileReader
 from index.corpus.formats.extra import EXTRA_SUFFIXES
 from index.corpus.formats.files import FILE_SUFFIXES, readable_suffixes
-from index.corpus.json_lines import Line, count_lines, parse_document, read_lines
+from index.corpus.json_lines import Line, parse_document, read_lines
 from index.corpus.parquet import PARQUET_SUFFIX, count_rows, read_rows
 from index.corpus.records import document_of_row
 from index.corpus.remote import RemoteFile
@@ -76,7 +76,8 @@ def count_documents(corpus: Corpus) -> int:
 def file_names(corpus: Corpus) -> Iterator[str]:
     """Yield the ids of the files of a folder; none of a corpus of another kind."""
     found = _find(corpus)
-    return found.names() if isinstance(found, _Files) else iter(())
+    named = found.named() if isinstance(found, _Files) else ()
+    return (found[0] for found in named if not isinstance(found, SkippedInput))
 
 
 def _find(corpus: Corpus) -> "_Files | _Rows":
@@ -95,7 +96,7 @@ def _find(corpus: Corpus) -> "_Files | _Rows":
     path = folder.path
     try:
         if path.is_dir():
-            names_in(path)  # raises here, not later, where the folder cannot be read
+            _children(path)  # raises here, not later, where the folder cannot be read
             beir = None if folder.names else _beir_corpus(folder)
             return _find_file(beir) if beir else _Files(partial(_files_in, folder))
         if not path.exists():
@@ -122,8 +123,13 @@ def _find_remote(corpus: RemoteFile) -> "_Files | _Rows":
 def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
     name, lower = printable(path.name), path.name.lower()
     if lower.endswith(JSON_LINES_SUFFIXES):
-        lines, count = partial(_numbered_lines, path), partial(count_lines, path)
-        return _Rows(f"{name}:", "on line", lines, parse_document, count)
+        return _Rows(
+            f"{name}:",
+            "on line",
+            partial(_numbered_lines, path),
+            parse_document,
+            lambda: sum(1 for _ in read_lines(path)),
+        )
     if lower.endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
         return _Rows(
@@ -202,9 +208,6 @@ class _Files:
 
     def count(self) -> int:
         return sum(1 for _ in self.named())
-
-    def names(self) -> Iterator[str]:
-        return (found[0] for found in self.named() if not isinstance(found, SkippedInput))
 
 
 def _read_file(
@@ -350,14 +353,10 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def names_in(folder: Path) -> list[str]:
-    """Return the sorted names of a folder that are not hidden."""
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
-
 def _children(folder: Path) -> Iterator[Path]:
+    """Return what is in a folder and not hidden, sorted."""
     # Names, not paths, are kept for a large folder: a tenth of the memory.
-    names = names_in(folder)
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     return (folder / name for name in names)
 
 

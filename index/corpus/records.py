@@ -1,9 +1,8 @@
 """Records of named fields, as JSON Lines and rows of tables have them, to documents."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -31,13 +30,15 @@ def document_of(record: Mapping[str, Any]) -> Document:
     precedence.
     """
     id_field = "id" if "id" in record else "_id"
-    metadata = _optional(record, "metadata", dict, {})
     others = {key: record[key] for key in record if key != id_field and key not in _OWN_FIELDS}
+    if "text" not in record:
+        raise DocumentError("text", "is missing")
+    title, metadata = record.get("title"), record.get("metadata")
     return Document(
         id=document_id(record, id_field),
-        text=_text(record),
-        title=_optional(record, "title", str, ""),
-        metadata={**others, **metadata},
+        text=_typed("text", record["text"], str),
+        title=_typed("title", "" if title is None else title, str),
+        metadata=others | _typed("metadata", {} if metadata is None else metadata, dict),
     )
 
 
@@ -57,19 +58,7 @@ def document_id(record: Mapping[str, Any], field: str) -> str:
     raise DocumentError(field, f"is {JSON_TYPES[type(value)]}, not text or an integer")
 
 
-def _text(record: Mapping[str, Any]) -> str:
-    if "text" not in record:
-        raise DocumentError("text", "is missing")
-    value = record["text"]
-    if not isinstance(value, str):
-        raise DocumentError("text", f"is {JSON_TYPES[type(value)]}, not text")
-    return value
-
-
-def _optional(record: Mapping[str, Any], field: str, kind: type, default: Any) -> Any:
-    value = record.get(field)
-    if value is None:
-        return default
+def _typed(field: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise DocumentError(field, f"is {JSON_TYPES[type(value)]}, not {JSON_TYPES[kind]}")
     return value
@@ -102,45 +91,41 @@ def document_of_row(row: Mapping[str, Any] | CorpusError) -> Document:
 
     Raises:
         CorpusError: it stands in place of the row, where a table cannot be read further.
-        DocumentError: names the column whose value is an exception, or one that JSON does not have.
+        DocumentError: names the column whose value JSON does not have, or is an exception.
     """
     if isinstance(row, CorpusError):
         raise row
     record = {name: _value(name, value) for name, value in row.items() if value is not None}
-    if isinstance(record.get("metadata"), str):
+    if isinstance(metadata := record.get("metadata"), str):
         try:
-            record["metadata"] = json.loads(record["metadata"])
+            record["metadata"] = json.loads(metadata)
         except (ValueError, RecursionError) as error:
             raise DocumentError("metadata", f"is not JSON: {error}") from error
     return document_of(record)
 
 
 def _value(column: str, value: Any) -> Any:
-    if isinstance(value, Exception):
-        raise DocumentError(column, f"cannot be read: {value}")
+    if isinstance(value, str):
+        return value
     try:
-        return _plain(column, value)
-    except RecursionError as error:
-        raise DocumentError(column, "is nested too deeply") from error
+        return json.loads(_encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DocumentError(column, f"is not JSON: {error}") from error
 
 
-def _plain(column: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(column, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(column, item) for item in value]
-    if isinstance(value, Decimal) and value.is_finite():
-        if value.adjusted() > _MOST_DIGITS:
-            raise DocumentError(column, f"is a number of more than {_MOST_DIGITS} digits")
+def _plain(value: Any) -> Any:
+    """Return as JSON has it what tables have beyond that; raises ValueError."""
+    if isinstance(value, Exception):
+        raise ValueError(str(value))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise ValueError("it is binary, or text that is not UTF-8")
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() <= _MOST_DIGITS:
         return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
-        raise DocumentError(column, f"is {value}, which JSON does not have")
-    if isinstance(value, (datetime, date, time)):
+    if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        raise DocumentError(column, "is binary, or text that is not UTF-8")
-    if type(value) not in JSON_TYPES:
-        raise DocumentError(column, f"is {type(value).__name__}, which JSON does not have")
-    return value
+    raise ValueError(f"it is {value!r:.40}")
+
+
+_encode = json.JSONEncoder(default=_plain, allow_nan=False).encode

@@ -85,7 +85,7 @@ class RemoteFile:
         Raises:
             CorpusError: the folder cannot be listed.
         """
-        with _reported(self, "cannot be listed: "):
+        with _reported(self):
             paths = sorted(self.system.find(self.path))
         named = {path.removeprefix(self.path).lstrip("/"): path for path in paths}
         return {
@@ -114,11 +114,11 @@ def open_remote(url: str) -> RemoteFile:
 
 
 @contextmanager
-def _reported(file: object, what: str = "") -> Iterator[None]:
+def _reported(file: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # each file system has errors of its own, ImportError among them
-        raise CorpusError(f"{file}: {what}{_reason(error)}") from error
+        raise CorpusError(f"{file}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

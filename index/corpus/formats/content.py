@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -151,23 +151,24 @@ def _unmarked(line: str) -> str:
     return line.strip()
 
 
-def markdown_title(text: str) -> str:
-    """Return the title of the front matter, else the first heading, else the first line."""
+def title_and_metadata(
+    text: str, heading_of: Callable[[list[str]], str]
+) -> tuple[str, dict[str, str | int]]:
+    """Return what the front matter or the fields of a text with markup say, else its heading."""
     lines = text[:_HEAD_CHARACTERS].splitlines()
     front, body = _split_front_matter(lines)
-    title = _fields(front).get("title", "")
-    return title if _has_words(title) else _first_markdown_heading(body) or _first_with_words(body)
+    fields = _fields(front or _field_list(lines))
+    title = fields.get("title", "")
+    about = described(fields.get("author", ""), fields.get("date") or fields.get("created", ""))
+    return title if _has_words(title) else heading_of(body), about
 
 
-def rst_title(text: str) -> str:
-    """Return the title of the fields at the begin, else of the first section, else the first line.
+def rst_heading(lines: list[str]) -> str:
+    """Return the title of the first section of reStructuredText, else the first line.
 
     A line is the title of a section if it is underlined over its whole length. One that every
     article has, such as "Abstract", is not the title of the whole.
     """
-    lines = text[:_HEAD_CHARACTERS].splitlines()
-    if title := _fields(_field_list(lines)).get("title"):
-        return title
     for line, below in pairwise(lines):
         rule = below.rstrip()
         if _is_rule(rule, string.punctuation) and len(rule) >= len(line.rstrip()):
@@ -191,13 +192,6 @@ def _without_directives(lines: list[str]) -> Iterator[str]:
 
 _OF_EVERY_ARTICLE = frozenset({"abstract", "contents", "table of contents"})
 _FIELD = re.compile(r":?([A-Za-z][\w -]{0,40}):(?:\s+(.*))?$")
-
-
-def text_metadata(text: str) -> dict[str, str | int]:
-    """Return the metadata of the front matter of Markdown or the fields of reStructuredText."""
-    lines = text[:_HEAD_CHARACTERS].splitlines()
-    fields = _fields(_split_front_matter(lines)[0] or _field_list(lines))
-    return described(fields.get("author", ""), fields.get("date", "") or fields.get("created", ""))
 
 
 def _field_list(lines: list[str]) -> list[str]:
@@ -229,7 +223,8 @@ def _split_front_matter(lines: list[str]) -> tuple[list[str], list[str]]:
     return [], lines
 
 
-def _first_markdown_heading(lines: list[str]) -> str:
+def markdown_heading(lines: list[str]) -> str:
+    """Return the first heading of Markdown, else the first line with a word."""
     fenced = False
     for above, line in pairwise(["", *lines]):
         stripped = line.strip()
@@ -245,10 +240,6 @@ def _first_markdown_heading(lines: list[str]) -> str:
                 return _unmarked(heading.rstrip("#"))
         elif stripped.lower().startswith("<h1") and _has_words(_unmarked(line)):
             return _unmarked(line)
-    return ""
-
-
-def _first_with_words(lines: list[str]) -> str:
     return next((line for line in map(_unmarked, lines) if _has_words(line)), "")
 
 

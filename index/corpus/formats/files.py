@@ -8,12 +8,10 @@ from pathlib import Path
 from index.corpus.formats.content import (
     MAX_TEXT_CHARACTERS,
     FileText,
-    markdown_title,
-    plain_title,
+    markdown_heading,
     readable_name,
-    rst_title,
+    rst_heading,
     shorten,
-    text_metadata,
     without_data,
 )
 from index.corpus.formats.extra import EXTRA_SUFFIXES, has_extra, read_extra
@@ -24,9 +22,9 @@ from index.corpus.formats.zipped import read_docx, read_epub
 from index.errors import CorpusError
 
 _READERS: Mapping[str, Callable[[Path], FileText]] = {
-    ".txt": partial(read_text, find_title=plain_title),
-    ".md": partial(read_text, find_title=markdown_title, find_metadata=text_metadata),
-    ".rst": partial(read_text, find_title=rst_title, find_metadata=text_metadata),
+    ".txt": read_text,
+    ".md": partial(read_text, heading_of=markdown_heading),
+    ".rst": partial(read_text, heading_of=rst_heading),
     ".html": read_html,
     ".htm": read_html,
     ".pdf": read_pdf,

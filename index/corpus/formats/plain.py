@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from index.corpus.formats.content import FileText, read_bytes
+from index.corpus.formats.content import FileText, plain_title, read_bytes, title_and_metadata
 from index.errors import CorpusError
 
 BYTE_ORDER_MARKS = (
@@ -114,11 +114,8 @@ def _share_of_controls(text: str) -> float:
     return (len(data) - len(data.translate(None, _CONTROLS))) / max(len(sample), 1)
 
 
-def read_text(
-    path: Path,
-    find_title: Callable[[str], str],
-    find_metadata: Callable[[str], dict[str, str | int]] = lambda text: {},
-) -> FileText:
-    """Read a text, which keeps its markup, with what finds its title and its metadata."""
+def read_text(path: Path, heading_of: Callable[[list[str]], str] | None = None) -> FileText:
+    """Read a text, which keeps its markup, if it has any, with what finds a heading in it."""
     text, remark = decode_text(read_bytes(path))
-    return FileText(find_title(text), text, find_metadata(text), (remark,) if remark else ())
+    title, about = title_and_metadata(text, heading_of) if heading_of else (plain_title(text), {})
+    return FileText(title, text, about, (remark,) if remark else ())

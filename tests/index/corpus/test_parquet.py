@@ -71,10 +71,11 @@ def test_a_bad_row_is_named_with_its_column_and_the_rest_is_read(tmp_path: Path)
     found = refusals(path)
     assert list(found) == [f"x.parquet: row {number}" for number in range(2, 9)]
     reasons = list(found.values())
-    assert reasons[0].startswith("note: cannot be read: 'utf-8' codec")
+    assert reasons[0].startswith("note: is not JSON: 'utf-8' codec")
     assert reasons[1:] == [
         *("text: is empty", "id: is missing", "the id 'a' already occurs in row 1"),
-        *("text: is missing", "score: is nan, which JSON does not have"),
+        "text: is missing",
+        "score: is not JSON: Out of range float values are not JSON compliant",
         "metadata: is a list, not an object",
     ]
 

@@ -15,10 +15,11 @@ from index.corpus.formats.content import (
     MAX_FILE_BYTES,
     MAX_TITLE,
     FileText,
-    markdown_title,
+    markdown_heading,
     plain_title,
-    rst_title,
+    rst_heading,
     shorten,
+    title_and_metadata,
 )
 from index.corpus.formats.files import read_file_text
 from index.corpus.formats.html import declared_encoding, element_text, parse_html, parse_markup
@@ -26,6 +27,15 @@ from index.corpus.formats.pdf import compose_accents
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
 from tests.kit.pdf_files import pdf, scanned
+
+
+def markdown_title(text: str) -> str:
+    return title_and_metadata(text, markdown_heading)[0]
+
+
+def rst_title(text: str) -> str:
+    return title_and_metadata(text, rst_heading)[0]
+
 
 LINE = "The following files belong together and must be"
 
@@ -188,6 +198,7 @@ def test_pages_without_text_are_read_as_pictures_or_named(
         (markdown_title, "---\nlayout: post\n---\n\n# Heading", "Heading"),
         (markdown_title, "---\nnever closed: 1\n\n# Heading", "Heading"),
         (markdown_title, "# \n\nWords.", "Words."),
+        (markdown_title, "Title: The fields\nDate: 2026\n\n# Heading", "The fields"),
         (markdown_title, "", ""),
     ],
 )
