@@ -34,7 +34,7 @@ class Ocr:
 
     def read(self, width: int, height: int, grey: bytes) -> str | None:
         """Return the text of a picture of `width * height` bytes; None where it cannot be read."""
-        if not languages() or time.monotonic() > self._end:
+        if time.monotonic() > self._end:
             return None
         command = [shutil.which(PROGRAM) or PROGRAM, "stdin", "stdout", "-l", languages()]
         try:

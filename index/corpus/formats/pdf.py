@@ -1,14 +1,14 @@
 """PDF, read by PDFium."""
 
-import contextlib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from index.corpus.formats.content import FileText, described, is_generic, plain_title
 from index.corpus.formats.ocr import PROGRAM, Ocr, languages
@@ -34,91 +34,79 @@ def read_pdf(path: Path) -> FileText:
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 
+    ocr = Ocr()
     try:
-        with contextlib.closing(pypdfium2.PdfDocument(path)) as pdf:
+        with closing(pypdfium2.PdfDocument(path)) as pdf:
             fields = pdf.get_metadata_dict()
-            read = _Pages(pdf)
-            pages = read.texts
-            first = next((n for n, page in enumerate(pages) if len(page.split()) >= _WORDS), 0)
-            lines = _typed_lines(pdf[first]) if pages and first not in read.by_ocr else []
+            pages = [_read_page(pdf[number], ocr) for number in range(len(pdf))]
+            readable = sum(1 for page in pages if page.text.strip())
+            if len(_numbers(pages, _UNREADABLE)) < readable:
+                pages = [p._replace(text="") if p.how == _UNREADABLE else p for p in pages]
+            texts = [page.text for page in pages]
+            first = next((n for n, text in enumerate(texts) if len(text.split()) >= _WORDS), 0)
+            drawn = bool(pages) and pages[first].how == _BY_OCR
+            lines = _typed_lines(pdf[first]) if pages and not drawn else []
     except pypdfium2.PdfiumError as error:
         encrypted = error.err_code in (FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY)
         raise CorpusError("is encrypted" if encrypted else "is not a readable PDF") from error
-    text = _join(pages)
+    text = _join(texts)
     if (share := _share_unreadable(text)) > MOST_UNREADABLE:
-        raise CorpusError(
-            f"is not readable: {share:.0%} of its characters are of fonts that do not say which "
-            f"characters they have; {_HINT}"
-        )
+        raise CorpusError(f"is not readable: {share:.0%} of its characters are {_NO_CHARACTERS}")
     if not text.strip():
         raise CorpusError(f"has no text; where its pages are pictures: {_HINT}")
-    page = pages[first]
+    page = texts[first]
     title, author = fields.get("Title", ""), fields.get("Author", "")
     if not _stands_in(title, page) or _is_no_title(title):
-        title = plain_title(page) if first in read.by_ocr else _largest(lines)
+        title = plain_title(page) if drawn else _largest(lines)
     made = _MADE.match(fields.get("CreationDate", ""))
     about = described(
         author if _stands_in(author, page) else "",
         "-".join(made.groups()) if made else "",
         len(pages),
     )
-    return FileText(title, text, about, read.remarks(), read.skipped())
+    remarks = _remark(pages, _BY_OCR, f"read by {PROGRAM}")
+    remarks += _remark(pages, _PICTURE, f"without text, of pictures; {_HINT}")
+    return FileText(title, text, about, remarks, _remark(pages, _UNREADABLE, _NO_CHARACTERS))
 
 
 _HINT = f"{PROGRAM} reads such pages, if it is installed"
+_NO_CHARACTERS = f"of fonts that do not say which characters they have; {_HINT}"
 _WORDS = 10  # of a page that is not only a cover
 _MADE = re.compile(r"D:(\d{4})(\d\d)(\d\d)")
 
 
-class _Pages:
-    """The pages of a file as they are read.
-
-    Attributes:
-        texts: of the pages.
-        by_ocr: the pages that have been read as pictures, counted from 0.
-    """
-
-    def __init__(self, pdf: Any) -> None:
-        self.texts: list[str] = []
-        self.by_ocr: list[int] = []
-        self._pictures: list[int] = []  # that have not been read
-        self._unreadable: list[int] = []
-        ocr = Ocr()
-        for number in range(len(pdf)):
-            page = pdf[number]
-            text_page = page.get_textpage()
-            text: str = compose_accents(text_page.get_text_bounded().replace("\r\n", "\n"))
-            text_page.close()
-            unreadable = _share_unreadable(text) > MOST_UNREADABLE
-            if unreadable or (not text.strip() and _has_picture(page)):
-                seen = _ocr(page, ocr)
-                if seen is not None:
-                    self.by_ocr.append(number)
-                    text = seen
-                else:
-                    (self._unreadable if unreadable else self._pictures).append(number)
-            page.close()
-            self.texts.append(text)
-        if len(self._unreadable) < sum(map(bool, map(str.strip, self.texts))):
-            for number in self._unreadable:
-                self.texts[number] = ""
-
-    def remarks(self) -> list[str]:
-        """Return what was read as pictures, and which pictures have not been."""
-        read = [f"{_numbers(self.by_ocr)} read by {PROGRAM}"] if self.by_ocr else []
-        unread = f"{_numbers(self._pictures)} without text, of pictures; {_HINT}"
-        return read + ([unread] if self._pictures else [])
-
-    def skipped(self) -> list[str]:
-        """Return which pages are left out, as they cannot be read."""
-        reason = f"of fonts that do not say which characters they have; {_HINT}"
-        return [f"{_numbers(self._unreadable)} {reason}"] if self._unreadable else []
+_AS_TEXT, _BY_OCR, _PICTURE, _UNREADABLE = range(4)
 
 
-def _numbers(pages: list[int]) -> str:
-    shown = ", ".join(str(number + 1) for number in pages[:_SHOWN])
-    more = f", … ({len(pages)})" if len(pages) > _SHOWN else ""
-    return f"page{'s' if len(pages) > 1 else ''} {shown}{more}"
+class _Page(NamedTuple):
+    """The text of a page, and how it has been read; a picture or an unreadable one has not."""
+
+    text: str
+    how: int
+
+
+def _read_page(page: Any, ocr: Ocr) -> _Page:
+    with closing(page), closing(page.get_textpage()) as text_page:
+        text: str = compose_accents(text_page.get_text_bounded().replace("\r\n", "\n"))
+        unreadable = _share_unreadable(text) > MOST_UNREADABLE
+        if not unreadable and (text.strip() or not _has_picture(page)):
+            return _Page(text, _AS_TEXT)
+        seen = _ocr(page, ocr)
+    if seen is not None:
+        return _Page(seen, _BY_OCR)
+    return _Page(text, _UNREADABLE if unreadable else _PICTURE)
+
+
+def _numbers(pages: list[_Page], how: int) -> list[int]:
+    return [number for number, page in enumerate(pages, start=1) if page.how == how]
+
+
+def _remark(pages: list[_Page], how: int, what: str) -> list[str]:
+    """Return what is said of the pages that have been read like this; nothing if there are none."""
+    numbers = _numbers(pages, how)
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    more = f", … ({len(numbers)})" if len(numbers) > _SHOWN else ""
+    return [f"page{'s' if len(numbers) > 1 else ''} {shown}{more} {what}"] if numbers else []
 
 
 _SHOWN = 10
