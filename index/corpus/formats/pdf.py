@@ -274,39 +274,30 @@ _LARGER_LETTERS = 0.85  # quantile: small capitals have their size by their larg
 def _typed_lines(page: Any) -> list[_Line]:
     import pypdfium2.raw as pdfium
 
-    text_page = page.get_textpage()
     matrix = pdfium.FS_MATRIX()
     turned = page.get_rotation() in (90, 270)
-    lines: list[_Line] = []
-    pieces: list[str] = []
-    sizes: list[float] = []
-    count = min(text_page.count_chars(), _MOST_CHARACTERS)
-    for index in range(count):
-        character = chr(pdfium.FPDFText_GetUnicode(text_page, index))
-        if character in "\r\n":
-            lines += _line(pieces, sizes)
-            pieces, sizes = [], []
-            continue
-        if pdfium.FPDFText_IsGenerated(text_page, index) == 1:
+    lines: list[tuple[list[str], list[float]]] = [([], [])]
+    with closing(page.get_textpage()) as text_page:
+        for index in range(min(text_page.count_chars(), _MOST_CHARACTERS)):
+            pieces, sizes = lines[-1]
+            character = chr(pdfium.FPDFText_GetUnicode(text_page, index))
+            if character in "\r\n":
+                lines.append(([], []))
+                continue
+            if pdfium.FPDFText_IsGenerated(text_page, index) != 1:
+                pdfium.FPDFText_GetMatrix(text_page, index, matrix)
+                if (abs(matrix.b) > abs(matrix.a)) != turned:  # written upwards at the margin
+                    continue
+                if character.isalpha():
+                    size = pdfium.FPDFText_GetFontSize(text_page, index)
+                    sizes.append(round(size * hypot(matrix.c, matrix.d), 1))
             pieces.append(character)
-            continue
-        pdfium.FPDFText_GetMatrix(text_page, index, matrix)
-        if (abs(matrix.b) > abs(matrix.a)) != turned:  # written upwards at the margin
-            continue
-        pieces.append(character)
-        if character.isalpha():
-            size = pdfium.FPDFText_GetFontSize(text_page, index)
-            sizes.append(round(size * hypot(matrix.c, matrix.d), 1))
-    lines += _line(pieces, sizes)
-    text_page.close()
-    return lines
+    return [_line(pieces, sizes) for pieces, sizes in lines if sizes]
 
 
-def _line(pieces: list[str], sizes: list[float]) -> list[_Line]:
-    if not sizes:
-        return []
+def _line(pieces: list[str], sizes: list[float]) -> _Line:
     text = compose_accents(" ".join("".join(pieces).replace(_HYPHEN, "-").split()))
-    return [_Line(text, sorted(sizes)[int(_LARGER_LETTERS * (len(sizes) - 1))], len(sizes))]
+    return _Line(text, sorted(sizes)[int(_LARGER_LETTERS * (len(sizes) - 1))], len(sizes))
 
 
 _LEAST_LARGER = 1.08  # than the text of the page

@@ -1,6 +1,7 @@
 """Plain text, Markdown and reStructuredText, in UTF-8, UTF-16 or an encoding that is guessed."""
 
 import codecs
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -66,15 +67,18 @@ def decode_text(data: bytes) -> Decoded:
 def _mended(data: bytes) -> Decoded | None:
     """Decode UTF-8 with a few bytes of Windows-1252 in it, as a line from elsewhere leaves them."""
     text = data.decode("utf-8", "surrogateescape")
-    foreign = sum("\udc80" <= character <= "\udcff" for character in text)
+    mended, foreign = _ESCAPED.subn(_in_cp1252, text)
     proper = sum(character > "\x7f" for character in text) - foreign
     if foreign >= proper:
         return None
-    mended = "".join(
-        bytes([ord(c) - 0xDC00]).decode("cp1252", "replace") if "\udc80" <= c <= "\udcff" else c
-        for c in text
-    )
     return Decoded(mended, f"is UTF-8 but for bytes ({foreign}) that are read as windows-1252")
+
+
+_ESCAPED = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8
+
+
+def _in_cp1252(found: re.Match[str]) -> str:
+    return found[0].encode("ascii", "surrogateescape").decode("cp1252", "replace")
 
 
 def _guess(data: bytes) -> Decoded | None:
