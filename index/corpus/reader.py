@@ -83,13 +83,8 @@ def file_names(corpus: Corpus) -> Iterator[str]:
 def _find(corpus: Corpus) -> "_Files | _Rows":
     if isinstance(corpus, SqlQuery):
         check_query(corpus)
-        return _Rows(
-            f"{printable(str(corpus))}: row ",
-            "in row",
-            lambda: enumerate(read_query(corpus), start=1),
-            document_of_row,
-            partial(count_query, corpus),
-        )
+        rows, count = partial(read_query, corpus), partial(count_query, corpus)
+        return _Rows(printable(str(corpus)), rows, count)
     if isinstance(corpus, RemoteFile):
         return _find_remote(corpus)
     folder = corpus if isinstance(corpus, Folder) else Folder(corpus)
@@ -123,28 +118,12 @@ def _find_remote(corpus: RemoteFile) -> "_Files | _Rows":
 def _find_file(path: Path | RemoteFile) -> "_Files | _Rows":
     name, lower = printable(path.name), path.name.lower()
     if lower.endswith(JSON_LINES_SUFFIXES):
-        return _Rows(
-            f"{name}:",
-            "on line",
-            partial(_numbered_lines, path),
-            parse_document,
-            lambda: sum(1 for _ in read_lines(path)),
-        )
+        return _Rows(name, partial(read_lines, path), lambda: sum(1 for _ in read_lines(path)))
     if lower.endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
-        return _Rows(
-            f"{name}: row ",
-            "in row",
-            lambda: enumerate(read_rows(path), start=1),
-            document_of_row,
-            partial(count_rows, path),
-        )
+        return _Rows(name, partial(read_rows, path), partial(count_rows, path))
     require_suffix(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
     return _Files(lambda: [(path.name, path)])
-
-
-def _numbered_lines(path: Path | RemoteFile) -> Iterator[tuple[int, Line]]:
-    return ((line.number, line) for line in read_lines(path) if line.fault or line.text.strip())
 
 
 def read_document(path: Path) -> Document:
@@ -229,34 +208,34 @@ def _read_file(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Numbered lines or rows, each a document.
+    """Lines of JSON or rows of a table, each a document.
 
     Attributes:
-        where: what stands before a number, to say where one is.
-        at: the same within the place.
-        rows: read them.
-        document_of: makes the document of one; raises CorpusError or DocumentError.
+        name: of the file or the database.
+        rows: read them, each a `Line` or what `document_of_row` takes.
         count: them.
     """
 
-    where: str
-    at: str
-    rows: Callable[[], Iterable[tuple[int, Any]]]
-    document_of: Callable[[Any], Document]
+    name: str
+    rows: Callable[[], Iterable[Any]]
     count: Callable[[], int]
 
     def read(self) -> Iterator[Document | SkippedInput]:
         first_numbers: dict[str, int] = {}
-        for number, row in self.rows():
-            where = f"{self.where}{number}"
+        for number, row in enumerate(self.rows(), start=1):
+            is_line = isinstance(row, Line)
+            if is_line and not (row.fault or row.text.strip()):
+                continue
+            where = f"{self.name}:{number}" if is_line else f"{self.name}: row {number}"
             try:
-                document = self.document_of(row)
+                document = parse_document(row) if is_line else document_of_row(row)
             except (CorpusError, DocumentError) as error:
                 yield SkippedInput(where, str(error))
                 continue
             first = first_numbers.setdefault(document.id, number)
             if first != number:
-                reason = f"the id {document.id!r} already occurs {self.at} {first}"
+                at = "on line" if is_line else "in row"
+                reason = f"the id {document.id!r} already occurs {at} {first}"
                 yield SkippedInput(where, reason)
                 continue
             yield document
