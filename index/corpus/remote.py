@@ -5,7 +5,6 @@ one at a time, because its reader is a process without network that wants to see
 """
 
 import io
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -65,11 +64,8 @@ class RemoteFile:
         """
         with tempfile.TemporaryDirectory(prefix="longmatch-") as folder:
             copy = Path(folder, self.name)
-            try:
-                with self.open("rb") as source, copy.open("wb") as target:
-                    shutil.copyfileobj(source, target, _BUFFER_BYTES)
-            except OSError as error:
-                raise CorpusError(f"cannot be read: {error.strerror or error}") from error
+            with _reported(self):
+                self.system.get_file(self.path, str(copy))
             yield copy
 
     def is_folder(self) -> bool:

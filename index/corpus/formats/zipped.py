@@ -9,7 +9,7 @@ import posixpath
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -143,9 +143,10 @@ def read_docx(path: Path) -> FileText:
         if main not in parts:
             raise CorpusError("is not a readable DOCX: it names no document")
         folder, _, name = main.rpartition("/")
-        chunks = _Chunks(parts, folder, name)
+        relations = parts.optional(f"{folder}/_rels/{name}.rels").iter("{*}Relationship")
+        targets = {relation.get("Id"): relation.get("Target", "") for relation in relations}
         styles = _title_styles(parts.optional(f"{folder}/styles.xml")) or _TITLE_STYLES
-        body = _Body(styles, chunks.read)
+        body = _Body(styles, parts, folder, targets)
         parts.parse(main, body)
         for name in _NOTES:
             if f"{folder}/{name}" in parts:
@@ -158,7 +159,7 @@ def read_docx(path: Path) -> FileText:
         (not is_generic(title) and title) or body.title or plain_title(text),
         text,
         described(author, date, int(pages) if pages.isdecimal() else 0),
-        skipped=tuple(chunks.skipped),
+        skipped=tuple(body.skipped),
     )
 
 
@@ -192,38 +193,21 @@ def _title_styles(styles: Elements) -> frozenset[str]:
 _OF_TITLES = {("name", "title"), ("name", "heading 1"), ("outlineLvl", "0")}
 
 
-class _Chunks:
-    """The parts in other formats that a document includes; those that are not read are reported."""
-
-    def __init__(self, parts: Parts, folder: str, name: str) -> None:
-        self._parts, self._folder = parts, folder
-        relations = f"{folder}/_rels/{name}.rels"
-        found = parts.optional(relations).iter("{*}Relationship")
-        self._targets = {relation.get("Id"): relation.get("Target", "") for relation in found}
-        self.skipped: list[str] = []
-
-    def read(self, relation: str) -> str:
-        """Return the text of a part by the id of its relation."""
-        target = self._targets.get(relation, "")
-        name = posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/")
-        try:
-            if name.endswith((".htm", ".html", ".xhtml")):
-                return parse_html(decode_html(self._parts.read(name)).text).text
-            if name.endswith(".txt"):
-                return decode_text(self._parts.read(name)).text
-            raise CorpusError("is a part of a kind that is not read")
-        except CorpusError as error:
-            self.skipped.append(f"{name}: {error}")
-            return ""
-
-
 class _Body:
-    """Collects the paragraphs of a document, and after them those of its notes."""
+    """Collects the paragraphs of a document, and after them those of its notes.
 
-    def __init__(self, title_styles: frozenset[str], chunk: Callable[[str], str]) -> None:
+    Attributes:
+        title: the first paragraph in the style of a title.
+        skipped: the parts in other formats that it includes and that are not read.
+    """
+
+    def __init__(
+        self, title_styles: frozenset[str], parts: Parts, folder: str, targets: Mapping[str, str]
+    ) -> None:
         self.title = ""
+        self.skipped: list[str] = []
         self._title_styles = title_styles
-        self._chunk = chunk
+        self._parts, self._folder, self._targets = parts, folder, targets
         self._reading = 0  # where that of the last base text begins among the pieces
         self._readings: list[str] = []
         self._pieces: list[str] = []
@@ -251,7 +235,7 @@ class _Body:
         elif name == "tc":
             self._cells += 1
         elif name == "altChunk":
-            self._pieces.append(self._chunk(_attribute(attributes, "id")) + "\n\n")
+            self._pieces.append(self._included(_attribute(attributes, "id")) + "\n\n")
         elif name == "rt":
             self._reading = len(self._pieces)
 
@@ -280,6 +264,20 @@ class _Body:
     def data(self, text: str) -> None:
         if self._in_text and not self._left_out:
             self._pieces.append(text)
+
+    def _included(self, relation: str) -> str:
+        """Return the text of a part in another format by the id of its relation."""
+        target = self._targets.get(relation, "")
+        name = posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/")
+        try:
+            if name.endswith((".htm", ".html", ".xhtml")):
+                return parse_html(decode_html(self._parts.read(name)).text).text
+            if name.endswith(".txt"):
+                return decode_text(self._parts.read(name)).text
+            raise CorpusError("is a part of a kind that is not read")
+        except CorpusError as error:
+            self.skipped.append(f"{name}: {error}")
+            return ""
 
     def close(self) -> str:
         lines = (line.strip() for line in "".join(self._pieces).split("\n"))
