@@ -26,26 +26,24 @@ def languages() -> str:
     )
 
 
-class Ocr:
-    """Reads the pictures of one file, as long as there is time."""
+def deadline() -> float:
+    """Return until when the pictures of a file may be read that is begun now."""
+    return time.monotonic() + float(os.environ.get(OCR_SECONDS, _SECONDS))
 
-    def __init__(self) -> None:
-        self._end = time.monotonic() + float(os.environ.get(OCR_SECONDS, _SECONDS))
 
-    def read(self, width: int, height: int, grey: bytes) -> str | None:
-        """Return the text of a picture of `width * height` bytes; None where it cannot be read."""
-        if time.monotonic() > self._end:
-            return None
-        command = [shutil.which(PROGRAM) or PROGRAM, "stdin", "stdout", "-l", languages()]
-        try:
-            found = subprocess.run(  # noqa: S603 - a program of this machine
-                command,
-                input=b"P5\n%d %d\n255\n" % (width, height) + grey,
-                capture_output=True,
-                check=True,
-                timeout=_PAGE_SECONDS,
-                env=os.environ | {"OMP_THREAD_LIMIT": "1"},
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return found.stdout.decode("utf-8", "replace").replace("\f", "")
+def read_picture(width: int, height: int, grey: bytes, until: float) -> str | None:
+    """Return the text of a picture of `width * height` bytes; None where it cannot be read."""
+    if time.monotonic() > until:
+        return None
+    try:
+        found = subprocess.run(  # noqa: S603 - a program of this machine
+            [shutil.which(PROGRAM) or PROGRAM, "stdin", "stdout", "-l", languages()],
+            input=b"P5\n%d %d\n255\n" % (width, height) + grey,
+            capture_output=True,
+            check=True,
+            timeout=_PAGE_SECONDS,
+            env=os.environ | {"OMP_THREAD_LIMIT": "1"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.decode("utf-8", "replace").replace("\f", "")

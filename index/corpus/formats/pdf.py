@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from index.corpus.formats.content import FileText, described, is_generic, plain_title
-from index.corpus.formats.ocr import PROGRAM, Ocr, languages
+from index.corpus.formats.ocr import PROGRAM, deadline, languages, read_picture
 from index.errors import CorpusError
 
 MOST_UNREADABLE = 0.1  # share of the characters that are not white space
@@ -34,11 +34,11 @@ def read_pdf(path: Path) -> FileText:
     import pypdfium2
     from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 
-    ocr = Ocr()
+    until = deadline()
     try:
         with closing(pypdfium2.PdfDocument(path)) as pdf:
             fields = pdf.get_metadata_dict()
-            pages = [_read_page(pdf[number], ocr) for number in range(len(pdf))]
+            pages = [_read_page(pdf[number], until) for number in range(len(pdf))]
             readable = sum(1 for page in pages if page.text.strip())
             if len(_numbers(pages, _UNREADABLE)) < readable:
                 pages = [p._replace(text="") if p.how == _UNREADABLE else p for p in pages]
@@ -85,13 +85,13 @@ class _Page(NamedTuple):
     how: int
 
 
-def _read_page(page: Any, ocr: Ocr) -> _Page:
+def _read_page(page: Any, until: float) -> _Page:
     with closing(page), closing(page.get_textpage()) as text_page:
         text: str = compose_accents(text_page.get_text_bounded().replace("\r\n", "\n"))
         unreadable = _share_unreadable(text) > MOST_UNREADABLE
         if not unreadable and (text.strip() or not _has_picture(page)):
             return _Page(text, _AS_TEXT)
-        seen = _ocr(page, ocr)
+        seen = _read_drawn(page, until)
     if seen is not None:
         return _Page(seen, _BY_OCR)
     return _Page(text, _UNREADABLE if unreadable else _PICTURE)
@@ -120,7 +120,7 @@ def _has_picture(page: Any) -> bool:
     return any(page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3))
 
 
-def _ocr(page: Any, ocr: Ocr) -> str | None:
+def _read_drawn(page: Any, until: float) -> str | None:
     """Return the text of a page that is drawn; None where it is too large or cannot be read."""
     if not languages():
         return None
@@ -128,9 +128,10 @@ def _ocr(page: Any, ocr: Ocr) -> str | None:
     scale = _DOTS / _POINTS
     if width * height * scale * scale > _MOST_DOTS:
         return None
-    drawn = page.render(scale=scale, grayscale=True).to_numpy()
-    height, width = drawn.shape
-    return ocr.read(width, height, drawn.tobytes())
+    drawn = page.render(scale=scale, grayscale=True)
+    data = bytes(drawn.buffer)
+    rows = (data[start : start + drawn.width] for start in range(0, len(data), drawn.stride))
+    return read_picture(drawn.width, drawn.height, b"".join(rows), until)
 
 
 # Accents that some fonts have as characters of their own, and as what they are combined.
