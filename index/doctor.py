@@ -10,14 +10,13 @@ appended to a file. Each step is one transaction: after a kill, repair again.
 
 import json
 import os
-import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from index.directory.data_directory import (
     FOLLOWER_FILES,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
+    delete,
     locked,
     open_data_directory,
     with_share_of,
@@ -53,9 +53,9 @@ from index.sqlite.connections import (
     translated_errors,
     vector_id_list,
 )
-from index.store.checksums import find_damage
+from index.store.checksums import file_problems, find_damage
 from index.store.document_store import DocumentStore
-from index.store.filters import insert_metadata, metadata_values, stored
+from index.store.filters import METADATA_SCHEMA, insert_metadata
 from index.store.rows import advance_sequence, insert_encoding, remove_documents
 from index.store.schema import STORE
 from index.vectors.live_index import read_snapshot
@@ -229,12 +229,12 @@ def _examine_truth(path: Path) -> Iterator[Finding]:
     """
     with closing(open_reader(path)) as connection:
         STORE.check(connection, path)
-        problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+        problems = file_problems(connection)
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         connection.execute("BEGIN")  # one state for all that is compared
         damage = find_damage(connection)
-    if problems != ["ok"]:
-        problem = f"the database is damaged: {'; '.join(problems[:_PROBLEMS_SHOWN])}"
+    if problems:
+        problem = f"the database is damaged: {'; '.join(problems)}"
         yield Finding(path.name, problem, Remedy.REBUILD)
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
@@ -264,32 +264,29 @@ def _reading(path: Path, check: Callable[[sqlite3.Connection], object]) -> objec
         return check(connection)
 
 
-_VALUES = """
-SELECT field, kind, value, vector_id FROM metadata_values"""
 _METADATA = """
 SELECT vector_id, metadata FROM documents"""
+_OTHER_VALUES = """
+SELECT vector_id FROM (SELECT * FROM main.metadata_values EXCEPT SELECT * FROM temp.metadata_values)
+UNION
+SELECT vector_id FROM (SELECT * FROM temp.metadata_values EXCEPT SELECT * FROM main.metadata_values)
+ORDER BY vector_id"""
 
 
 def metadata_problem(connection: sqlite3.Connection) -> str | None:
-    """Compare the table that filters read with the metadata of every document.
-
-    Its rows are ordered by value, so those of a document are complete only at the end. Not the
-    rows are kept, but the sum of their hashes for each document.
-    """
-    sums = Counter[int]()
-    for *row, vector_id in connection.execute(_VALUES):
-        sums[vector_id] += _hash(row)
-    for vector_id, metadata in connection.execute(_METADATA):
-        values = metadata_values(json.loads(metadata))
-        sums[vector_id] -= sum(_hash((*value[:2], stored(value[2]))) for value in values)
-    wrong = sorted(vector_id for vector_id, rest in sums.items() if rest)
+    """Derive the table that filters read from the metadata of every document, and compare."""
+    connection.execute(METADATA_SCHEMA.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+    derive_metadata(connection)  # into the temporary table, which has the name first
+    wrong = connection.execute(_OTHER_VALUES).fetchall()
     if not wrong:
         return None
-    return f"the values of {len(wrong)} documents do not match, vector id {wrong[0]} first"
+    return f"the values of {len(wrong)} documents do not match, vector id {wrong[0][0]} first"
 
 
-def _hash(row: Sequence[Any]) -> int:
-    return hash(repr(tuple(row)))  # of the text: Python gives -1 and -2 the same hash
+def derive_metadata(connection: sqlite3.Connection) -> None:
+    """Fill the empty table that filters read."""
+    rows = connection.execute(_METADATA)
+    insert_metadata(connection, ((number, json.loads(text)) for number, text in rows))
 
 
 def space_problem(connection: sqlite3.Connection) -> str | None:
@@ -302,8 +299,7 @@ def space_problem(connection: sqlite3.Connection) -> str | None:
 
 def follower_problem(connection: sqlite3.Connection) -> str | None:
     """Let SQLite check the file of a follower."""
-    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    return None if problem == "ok" else str(problem)
+    return "; ".join(file_problems(connection)) or None
 
 
 def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
@@ -335,13 +331,13 @@ def repair(
     with locked(data):
         broken = any(f.what == STORE_FILE and not f.remedy.repairable for f in findings)
         checkpoint = share_if_readable(data, checkpoint)
-        delete = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
+        gone = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
         of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
         if of_store:
-            delete |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
+            gone |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
         try:
-            for name in delete:
-                _delete(data / name)
+            for name, ending in product(gone, FILE_ENDINGS):
+                delete(data / f"{name}{ending}")
             if of_store:
                 lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
                 _set_aside(data / STORE_FILE, lost)
@@ -373,13 +369,6 @@ def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
     )
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    for ending in FILE_ENDINGS:
-        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-
-
 def _mend(store: SQLiteConnections, lost: Sequence[int]) -> None:
     """Let SQLite write its file and indexes again, remove documents, and derive tables again."""
     store.vacuum()
@@ -389,8 +378,7 @@ def _mend(store: SQLiteConnections, lost: Sequence[int]) -> None:
             connection.execute(f"DELETE FROM {table} WHERE {_WITHOUT_DOCUMENT}")  # noqa: S608
         remove_documents(connection, lost, advance_sequence(connection))
         connection.execute("DELETE FROM metadata_values")
-        rows = connection.execute(_METADATA).fetchall()
-        insert_metadata(connection, ((number, json.loads(text)) for number, text in rows))
+        derive_metadata(connection)
         try:
             space_problem(connection)
         except ValueError:

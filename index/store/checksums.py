@@ -85,3 +85,9 @@ def find_damage(connection: Connection) -> Damage:
         ):
             damage.encodings[vector_id] = str(document_id)
     return damage
+
+
+def file_problems(connection: Connection) -> list[str]:
+    """Let SQLite check the file of a database; return what is wrong with it, the first of it."""
+    problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
+    return [] if problems == ["ok"] else problems
