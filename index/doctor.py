@@ -341,7 +341,8 @@ def repair(
             if of_store:
                 lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
                 _set_aside(data / STORE_FILE, lost)
-                with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as store:
+                file = SQLiteConnections(data / STORE_FILE, read_only=False, kind=STORE)
+                with closing(file) as store:
                     _mend(store, lost)
                     again = _named_by(of_store, Remedy.ENCODE)
                     _encode_again(store, checkpoint, again, precision, progress)

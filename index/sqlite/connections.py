@@ -16,7 +16,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import methodcaller
 from pathlib import Path
@@ -47,6 +47,7 @@ class DatabaseFormat:
         application_id: of SQLite's header.
         version: of the format.
         schema: statements that make the tables and their first rows.
+        mark: one of the tables, which says of which format they are where they are in PostgreSQL.
         durable: a commit is on the disk at return; else a power failure may undo the last ones.
     """
 
@@ -54,6 +55,7 @@ class DatabaseFormat:
     application_id: int
     version: int
     schema: str
+    mark: str = ""
     durable: bool = True
 
     @property
@@ -64,10 +66,14 @@ class DatabaseFormat:
             f"PRAGMA user_version = {self.version};"
         )
 
-    def create_if_missing(
-        self, path: Path, statement: str = "", values: tuple[str | int, ...] = ()
-    ) -> None:
-        """Create an empty database if there is no file, whole or not at all; run a first statement.
+    def beginning_with(self, table: str, *values: str | int) -> "DatabaseFormat":
+        """Return the format with a first row of a table in an empty database."""
+        literals = ", ".join("'" + str(value).replace("'", "''") + "'" for value in values)
+        first = f"INSERT INTO {table} VALUES ({literals});"  # noqa: S608  (takes no parameters)
+        return replace(self, schema=f"{self.schema};{first}")
+
+    def create_if_missing(self, path: Path) -> None:
+        """Create an empty database if there is no file, whole or not at all.
 
         Raises:
             StoreError: it cannot be created.
@@ -84,8 +90,6 @@ class DatabaseFormat:
                 if mode != "wal":  # some network file systems
                     raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
                 connection.executescript(self.script)
-                connection.execute(statement, values)
-                connection.commit()
             replace_durably(unfinished, path)
         except (OSError, sqlite3.Error) as error:
             raise (
@@ -134,20 +138,13 @@ class SQLiteConnections:
     connection of a dead thread would stay open.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        read_only: bool,
-        kind: DatabaseFormat | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, read_only: bool, kind: DatabaseFormat) -> None:
         """Open a file.
 
         Args:
             path: of the file.
             read_only: refuse every write.
-            kind: format of the file, which is created if it is missing, unless `read_only`; None
-                for a file that exists.
+            kind: format of the file, which is created if it is missing, unless `read_only`.
 
         Raises:
             StoreError: the file is missing, cannot be opened or is not such a database.
@@ -171,8 +168,7 @@ class SQLiteConnections:
             _log.error("%s; what is stored can be read", error)
         try:
             with self.reading() as connection:
-                if kind is not None:
-                    kind.check(connection, path)
+                kind.check(connection, path)
         except BaseException:
             self.close()
             raise
@@ -251,21 +247,20 @@ class SQLiteConnections:
                 self._writer.close()
 
     def _open_writer(self) -> sqlite3.Connection:
-        """Open the connection that writes, and create a missing file of a known format.
+        """Open the connection that writes, and create a missing file.
 
         Raises:
             StoreError: the file cannot be created or opened; `StorageFullError` on a full disk.
         """
-        if self._kind is not None:
-            self._kind.create_if_missing(self._path)
+        self._kind.create_if_missing(self._path)
         with suppress(OSError):  # of another owner; what cannot be opened is reported below
             if self._path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
                 self._path.chmod(_PRIVATE)
         with translated_errors(self._path):
             connection = _open(self._path, "rw")
             try:
-                durable = self._kind is None or self._kind.durable
-                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                synchronous = "FULL" if self._kind.durable else "NORMAL"
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute("PRAGMA foreign_keys = ON")
             except DATABASE_ERRORS:
                 connection.close()
@@ -281,7 +276,7 @@ class SQLiteConnections:
                 return self._idle.pop()
         if self._writer is not None:
             return _open(self._path, "ro")  # never one that does not see what is written
-        if self._failure is not None and self._kind is not None and not self._path.exists():
+        if self._failure is not None and not self._path.exists():
             return _open_empty(self._kind)
         return open_reader(self._path)
 

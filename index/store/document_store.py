@@ -41,7 +41,7 @@ from index.store.rows import (
     stored_metadata,
     vector_arrays,
 )
-from index.store.schema import open_postgresql, open_truth
+from index.store.schema import open_tables, open_truth
 
 MAX_FACETS, MAX_FACET_VALUES = 12, 20  # fields, and the most frequent values of each
 
@@ -106,7 +106,7 @@ class DocumentStore:
             read_only=read_only,
             shared=None
             if database is None
-            else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
+            else open_tables(path, database, FOLLOWING_FAMILIES, read_only=read_only),
         )
         self.searched_elsewhere = searched_elsewhere
         read_there = self._connections, self.common_text

@@ -77,9 +77,8 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {COMMON_TEXT_SCHEMA};
 {FREQUENCIES_SCHEMA};
 """,
+    mark="meta",
 )
-_INSERT_META = """
-INSERT INTO meta VALUES (?, ?, ?, 0, 0, ?, 0)"""
 _SPACE = """
 SELECT fingerprint, dimension FROM meta"""
 COLLECTIONS_DIRECTORY = "collections"
@@ -105,22 +104,15 @@ def open_truth(
     """
     if space is None and database is None and not path.is_file():
         raise StoreError(f"{path}: there is no document store here")
-    first = ("", 0) if space is None else (space.fingerprint, space.dimension)
-    values = (*first, utc_now(), secrets.token_hex(16))
-    opened: Connections
-    if database is None:
-        log = path.with_name(f"{path.name}-wal")
-        if not read_only and log.exists() and not path.exists():  # it would be replayed
-            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
-        if not read_only:
-            STORE.create_if_missing(path, _INSERT_META, values)
-        opened = SQLiteConnections(path, read_only=read_only)
-    else:
-        opened = open_postgresql(path, database, STORE, "meta", values, read_only=read_only)
+    log = path.with_name(f"{path.name}-wal")
+    if database is None and not read_only and log.exists() and not path.exists():
+        raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+    kind = STORE
+    if space is not None:
+        first = (space.fingerprint, space.dimension, utc_now(), 0, 0, secrets.token_hex(16), 0)
+        kind = STORE.beginning_with("meta", *first)
+    opened = open_tables(path, database, kind, read_only=read_only)
     try:
-        if isinstance(opened, SQLiteConnections):
-            with opened.reading() as file:
-                STORE.check(file, path)
         with opened.reading() as connection:
             found = read_vector_space(connection, opened.name)
         if space is not None and found.fingerprint != space.fingerprint:
@@ -136,32 +128,19 @@ def open_truth(
     return opened, found
 
 
-def open_postgresql(
-    path: Path,
-    database: str,
-    kind: DatabaseFormat,
-    mark: str,
-    values: tuple[str | int, ...] = (),
-    *,
-    read_only: bool,
+def open_tables(
+    path: Path, database: str | None, kind: DatabaseFormat, *, read_only: bool
 ) -> Connections:
-    """Open tables in the schema of a collection; they are made if missing, unless `read_only`.
+    """Open the tables of a format: a file, or in the schema of a collection in a PostgreSQL.
 
-    `mark` is one of them, `values` are those of the first row of `meta`.
+    They are made if they are missing, unless `read_only`.
     """
+    if database is None:
+        return SQLiteConnections(path, read_only=read_only, kind=kind)
     require_extra("postgresql", "PostgreSQL", "psycopg")
-    from index.postgresql.connections import PostgreSQLConnections, tables_of  # optional
+    from index.postgresql.connections import PostgreSQLConnections  # optional
 
-    opened = PostgreSQLConnections(
-        database, collection_name(path.parent), mark, read_only=read_only
-    )
-    try:
-        insert = _INSERT_META if values else ""
-        opened.create_if_missing(kind.version, tables_of(kind.schema), insert, values)
-    except BaseException:
-        opened.close()
-        raise
-    return opened
+    return PostgreSQLConnections(database, collection_name(path.parent), kind, read_only=read_only)
 
 
 def read_vector_space(connection: Connection, name: str) -> VectorSpace:
