@@ -1,7 +1,8 @@
 """Examine a data directory and its checkpoint: what is wrong, and what helps; and repair it.
 
 The examination only reads, so a server may be running. What cannot be trusted after some damage is
-not examined: rows of a broken database, vectors of a store of another checkpoint.
+not examined: rows of a broken database. Nor are snapshots of the index, which are compared with
+their checksums on every opening, and then made again.
 
 What follows from the documents is deleted and rebuilt. In the store, SQLite rebuilds its file and
 its indexes; vectors follow from the texts; documents whose text has changed are removed, and
@@ -37,7 +38,7 @@ from index.directory.data_directory import (
     with_share_of,
 )
 from index.document import Document
-from index.errors import FingerprintMismatchError, IndexingError, StoreError
+from index.errors import IndexingError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.lexical.snapshot import load_snapshot
@@ -54,13 +55,9 @@ from index.sqlite.connections import (
     vector_id_list,
 )
 from index.store.checksums import file_problems, find_damage
-from index.store.document_store import DocumentStore
 from index.store.filters import METADATA_SCHEMA, insert_metadata
 from index.store.rows import advance_sequence, insert_encoding, remove_documents
-from index.store.schema import STORE
-from index.vectors.live_index import read_snapshot
-from index.vectors.snapshot import current_precision
-from index.vectors.vector_index import DEFAULT_PRECISION
+from index.store.schema import STORE, read_space
 
 _PROBLEMS_SHOWN = 5
 _ENCODED_A_TRANSACTION = 64
@@ -181,41 +178,30 @@ def _findings(
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     path = data / STORE_FILE
     try:
+        stored = read_space(path)
         found = list(_examine_truth(path))
         yield from found
-        with closing(
-            DocumentStore(
-                path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
+        if not found:  # what follows from damaged rows is rebuilt with them
+            for what, problem_of in _DERIVED.items():
+                check = partial(_reading, path, problem_of)
+                yield from _findings(what, path, check, Remedy.REBUILD)
+        if stored.fingerprint != space.fingerprint:
+            other, ours = stored.fingerprint[:12], space.fingerprint[:12]
+            problem = f"its vectors are of checkpoint {other}, not {ours}"
+            yield Finding(
+                STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
             )
-        ) as store:
-            if not found:  # what follows from damaged rows is rebuilt with them
-                for what, check in _DERIVED.items():
-                    yield from _findings(what, path, partial(_reading, path, check), Remedy.REBUILD)
-            yield from _examine_copies(data, store)
-    except FingerprintMismatchError as error:
-        problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
-        yield Finding(
-            STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
-        )
     except (*DATABASE_ERRORS, StoreError) as error:
         require_damage(path, error)
-        damaged = "" if isinstance(error, StoreError) else "the database is damaged: "
+        unread = isinstance(error.__cause__ or error, DATABASE_ERRORS)
+        damaged = "the database is damaged: " if unread else ""
         yield Finding(STORE_FILE, f"{damaged}{error}", Remedy.RESTORE_BACKUP)
-
-
-def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
-    """Check the files of followers and the index of the vectors; each may be deleted any time."""
     checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
     checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
-    for name, problem in checks.items():
+    for name, problem_of in checks.items():
         if (data / name).exists():
-            check = partial(_reading, data / name, problem)
+            check = partial(_reading, data / name, problem_of)
             yield from _findings(name, data / name, check, Remedy.DELETE)
-    snapshots = data / SNAPSHOTS_DIRECTORY
-    if snapshots.exists():
-        precision = current_precision(snapshots) or DEFAULT_PRECISION
-        read = partial(read_snapshot, store, snapshots, precision)
-        yield from _findings(snapshots.name, snapshots, read, Remedy.DELETE)
 
 
 def _examine_truth(path: Path) -> Iterator[Finding]:
@@ -225,10 +211,8 @@ def _examine_truth(path: Path) -> Iterator[Finding]:
 
     Raises:
         sqlite3.Error: it cannot be read.
-        StoreError: it is not a store of this format.
     """
     with closing(open_reader(path)) as connection:
-        STORE.check(connection, path)
         problems = file_problems(connection)
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         connection.execute("BEGIN")  # one state for all that is compared

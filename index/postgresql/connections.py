@@ -13,7 +13,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
@@ -158,7 +158,7 @@ class PostgreSQLConnections:
         self._mark = kind.mark
         self._schema = schema
         self._read_only = read_only
-        self._failure: StorageError | None = None
+        self.failure: StorageError | None = None
         self._closed = False
         self._pool = _pool_of(url, schema)
         try:
@@ -179,11 +179,6 @@ class PostgreSQLConnections:
             self.close()
             raise
 
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure that the last transaction met."""
-        return self._failure
-
     def _create_if_missing(self, kind: DatabaseFormat, collection: str) -> None:
         with self.writing() as connection:
             ((found,),) = connection.execute(_FORMAT, (kind.mark,))
@@ -192,11 +187,9 @@ class PostgreSQLConnections:
                 comment = f"COMMENT ON TABLE {kind.mark} IS '{kind.version} {collection}'"
                 connection.raw.execute(comment.encode())
 
-    @contextmanager
-    def reading(self) -> Iterator[Any]:
+    def reading(self) -> AbstractContextManager[Any]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        with self._transaction(_READING) as connection:
-            yield connection
+        return self._transaction(_READING)
 
     def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which needs no transaction to see one state."""
@@ -297,9 +290,9 @@ class PostgreSQLConnections:
             yield
         except psycopg.Error as error:
             found = database_error(self.name, error)
-            self._failure = found if isinstance(found, StorageError) else self._failure
+            self.failure = found if isinstance(found, StorageError) else self.failure
             raise found from error
-        self._failure = None
+        self.failure = None
 
 
 def _name_of(url: str) -> str:

@@ -32,7 +32,6 @@ _read_any_text = methodcaller("decode", "utf-8", "replace")
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
-_READ_AND_WRITE = 0o666
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _log = logging.getLogger(__name__)
@@ -112,18 +111,16 @@ class DatabaseFormat:
             )
 
 
-def create_private(path: Path, mode: int = _PRIVATE) -> None:
-    """Create an empty file in place of any other, which no more may use than `mode` says.
+def create_private(path: Path) -> None:
+    """Create an empty file in place of any other, which its owner alone may read and write.
 
-    Its owner may read and write it, by default alone. SQLite gives the mode of a database to the
-    files that it makes for it.
+    SQLite gives the mode of a database to the files that it makes for it.
 
     Raises:
         OSError: it cannot be created.
     """
     path.unlink(missing_ok=True)
-    mode = mode & _READ_AND_WRITE | _PRIVATE
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
 
 
 class _Unshared(sqlite3.Connection):
@@ -155,7 +152,6 @@ class SQLiteConnections:
         self._read_only = read_only
         self._kind = kind
         self._write_lock = threading.RLock()
-        self._pool_lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._writer: sqlite3.Connection | None = None
@@ -183,28 +179,15 @@ class SQLiteConnections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        with translated_errors(self._path):
-            connection = self._borrow()
-            try:
-                connection.execute("BEGIN")
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.close()
-                raise
-            self._give_back(connection)
+        with self._lent() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
 
     def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which needs no transaction to see one state."""
-        with translated_errors(self._path):
-            connection = self._borrow()
-            try:
-                rows = connection.execute(statement, values).fetchall()
-            except BaseException:
-                connection.close()
-                raise
-            self._give_back(connection)
-            return rows
+        with self._lent() as connection:
+            return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -239,10 +222,9 @@ class SQLiteConnections:
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
-        with self._write_lock, self._pool_lock:
+        with self._write_lock:
             self._closed = True
-            while self._idle:
-                self._idle.pop().close()
+            self._close_idle()
             if self._writer is not None:
                 self._writer.close()
 
@@ -268,24 +250,40 @@ class SQLiteConnections:
         self._writer = connection
         return connection
 
-    def _borrow(self) -> sqlite3.Connection:
-        with self._pool_lock:
+    @contextmanager
+    def _lent(self) -> Iterator[sqlite3.Connection]:
+        with translated_errors(self._path):
             if self._closed:
                 raise StoreError(f"{self._path}: the store is closed")
-            if self._idle:
-                return self._idle.pop()
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._open_reader()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if isinstance(connection, _Unshared):
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self._closed:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _open_reader(self) -> sqlite3.Connection:
         if self._writer is not None:
             return _open(self._path, "ro")  # never one that does not see what is written
         if self._failure is not None and not self._path.exists():
             return _open_empty(self._kind)
         return open_reader(self._path)
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._pool_lock:
-            if self._closed or isinstance(connection, _Unshared):
-                connection.close()
-            else:
-                self._idle.append(connection)
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from index.lexical.hashed_words import FREQUENCIES_SCHEMA
 from index.optional_dependencies import require_extra
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
-from index.store.database import Connection, Connections
+from index.store.database import Connections
 from index.store.filters import METADATA_SCHEMA
 
 # Vector ids are never assigned twice, so a removed one stays removed.
-# A checksum is of its row, see `index.store.checksums`.
+# A checksum is of its row, that of a vector also of the block vectors: `index.store.checksums`.
 # `title_hash` and `title_head` are what texts that name the title are found by, see
 # `index.lexical.terms`; where servers share the store they have an index.
 # `text` is the last column: the others are then read without the pages that a long text fills.
@@ -25,7 +25,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=10,
+    version=11,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -113,8 +113,10 @@ def open_truth(
         kind = STORE.beginning_with("meta", *first)
     opened = open_tables(path, database, kind, read_only=read_only)
     try:
-        with opened.reading() as connection:
-            found = read_vector_space(connection, opened.name)
+        rows = opened.read_rows(_SPACE)
+        if not rows:
+            raise StoreError(f"{opened.name}: the store does not name the checkpoint that made it")
+        found = VectorSpace(str(rows[0][0]), int(rows[0][1]))
         if space is not None and found.fingerprint != space.fingerprint:
             raise FingerprintMismatchError(found.fingerprint, space.fingerprint)
         if space is not None and found.dimension != space.dimension:
@@ -141,18 +143,6 @@ def open_tables(
     from index.postgresql.connections import PostgreSQLConnections  # optional
 
     return PostgreSQLConnections(database, collection_name(path.parent), kind, read_only=read_only)
-
-
-def read_vector_space(connection: Connection, name: str) -> VectorSpace:
-    """Return which vectors a store holds.
-
-    Raises:
-        StoreError: it does not say so.
-    """
-    found = connection.execute(_SPACE).fetchone()
-    if found is None:
-        raise StoreError(f"{name}: the store does not name the checkpoint that made it")
-    return VectorSpace(str(found[0]), int(found[1]))
 
 
 def has_store(path: Path, database: str | None = None) -> bool:
