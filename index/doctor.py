@@ -51,7 +51,6 @@ from index.sqlite.connections import (
     SQLiteConnections,
     open_reader,
     storage_error,
-    translated_errors,
     vector_id_list,
 )
 from index.store.checksums import file_problems, find_damage
@@ -323,10 +322,11 @@ def repair(
             for name, ending in product(gone, FILE_ENDINGS):
                 delete(data / f"{name}{ending}")
             if of_store:
-                lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
-                _set_aside(data / STORE_FILE, lost)
                 file = SQLiteConnections(data / STORE_FILE, read_only=False, kind=STORE)
                 with closing(file) as store:
+                    lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
+                    rows = store.read_rows(_DAMAGED, vector_id_list(lost))
+                    _set_aside(data / DAMAGED_FILE, rows)
                     _mend(store, lost)
                     again = _named_by(of_store, Remedy.ENCODE)
                     _encode_again(store, checkpoint, again, precision, progress)
@@ -395,7 +395,7 @@ def _encode_again(
                 insert_encoding(connection, number, sequence, entry.vector, entry.blocks)
 
 
-def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
+def _set_aside(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     """Append documents to a file of JSON Lines, durably.
 
     A text that has changed cannot be made again from anything else. Bytes that are no text any more
@@ -403,13 +403,10 @@ def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
 
     Raises:
         OSError: the file cannot be written.
-        StoreError: the store cannot be read.
     """
-    if not vector_ids:
+    if not rows:
         return
-    with translated_errors(store), closing(open_reader(store)) as connection:
-        rows = connection.execute(_DAMAGED, (vector_id_list(vector_ids),)).fetchall()
-    with store.with_name(DAMAGED_FILE).open("a", encoding="utf-8") as lines:
+    with path.open("a", encoding="utf-8") as lines:
         lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
         lines.flush()
         os.fsync(lines.fileno())

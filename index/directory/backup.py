@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably
-from encoder.checkpoint import Checkpoint, split_fingerprint
 from index.directory.collections import check_collection, collection_names, collection_path
 from index.directory.data_directory import (
     ARRIVING,
@@ -31,7 +30,7 @@ from index.errors import BackupError, StoreError
 from index.sqlite.connections import create_private, open_reader, translated_errors
 from index.store.checksums import file_problems, find_damage
 from index.store.document_store import DocumentStore
-from index.store.schema import LOCK_FILE, read_space
+from index.store.schema import LOCK_FILE
 
 STATE_FILE = "state.sqlite3"  # of the service
 CHECKSUMS_FILE = "SHA256SUMS"
@@ -166,15 +165,15 @@ def write_backup(data: Path, target: Path) -> Backup:
     return backup
 
 
-def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> Backup:
+def restore_backup(source: Path, data: Path) -> Backup:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
     Its files are copied and compared with their checksums before any of them counts. After a kill
     the next opening finds an empty directory or the restored one.
 
     Raises:
-        BackupError: the backup is missing, damaged, of another checkpoint or has what
-            `write_backup` never writes, or it could not be written.
+        BackupError: the backup is missing, damaged or has what `write_backup` never writes, or it
+            could not be written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
@@ -194,12 +193,6 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> Backup:
                 if _sha256(copy) != checksum:
                     raise BackupError(f"{source}: {name} is damaged: see {CHECKSUMS_FILE}")
             backup = _describe(arriving)
-            made_with, _ = split_fingerprint(read_space(arriving / STORE_FILE).fingerprint)
-            if made_with != checkpoint.fingerprint:
-                raise BackupError(
-                    f"{source}: its vectors were made with the encoder {made_with[:12]}, not with "
-                    f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name it with --encoder"
-                )
             for store in _stores(arriving):  # what follows it is made on opening
                 DocumentStore(store).close()
         swap_in(data)
