@@ -163,9 +163,6 @@ class PostgreSQLConnections:
         self._pool = _pool_of(url, schema)
         try:
             if not read_only:
-                with self._transaction("BEGIN") as connection:
-                    connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
-                    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
                 self._create_if_missing(kind, collection)
             ((found,),) = self.read_rows(_FORMAT, kind.mark)
             if found is None:
@@ -180,7 +177,9 @@ class PostgreSQLConnections:
             raise
 
     def _create_if_missing(self, kind: DatabaseFormat, collection: str) -> None:
-        with self.writing() as connection:
+        with self._transaction("BEGIN") as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
             ((found,),) = connection.execute(_FORMAT, (kind.mark,))
             if found is None:
                 connection.raw.execute(tables_of(kind.schema).encode())
