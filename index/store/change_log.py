@@ -131,7 +131,7 @@ class ChangeLog:
     @property
     def last_vector_id(self) -> int:
         """The last vector id that was given; 0 in a new store."""
-        return int(self._connections.read_rows(sql.LAST_VECTOR_ID)[0][0])
+        return int(self._connections.read_rows("SELECT last_vector_id FROM meta")[0][0])
 
     def forget(self, before: int) -> int:
         """Forget the removals that no index of the sequence `before` or later needs; count them."""

@@ -59,10 +59,10 @@ _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector, checksum) VALUES (?, ?, ?, ?)"""
 _INSERT_BLOCKS = """
 INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
-LAST_VECTOR_ID = """
-SELECT last_vector_id FROM meta"""
+_ADVANCE = """
+UPDATE meta SET sequence = sequence + 1 RETURNING sequence"""
 _GIVE_VECTOR_IDS = """
-UPDATE meta SET last_vector_id = last_vector_id + ?"""
+UPDATE meta SET last_vector_id = last_vector_id + ? RETURNING last_vector_id"""
 _INSERT_REMOVALS = """
 INSERT INTO removals (vector_id, sequence)
 SELECT vector_id, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
@@ -117,14 +117,13 @@ def read_sequence(connection: Connection) -> int:
 
 def advance_sequence(connection: Connection) -> int:
     """Count a change and return the new sequence."""
-    connection.execute("UPDATE meta SET sequence = sequence + 1")
-    return read_sequence(connection)
+    ((sequence,),) = connection.execute(_ADVANCE).fetchall()
+    return int(sequence)
 
 
 def next_vector_ids(connection: Connection, count: int) -> list[int]:
     """Give the vector ids of the next documents away."""
-    connection.execute(_GIVE_VECTOR_IDS, (count,))
-    (last,) = connection.execute(LAST_VECTOR_ID).fetchone()
+    ((last,),) = connection.execute(_GIVE_VECTOR_IDS, (count,)).fetchall()
     return list(range(last + 1 - count, last + 1))
 
 
