@@ -130,9 +130,9 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
         )
 
 
-def open_archive_file(directory: Path, *, read_only: bool = True) -> SQLiteConnections:
-    """Open the file of an archive, which exists where it is to be read only."""
-    return SQLiteConnections(directory / ARCHIVE_FILE, read_only=read_only, kind=_ARCHIVE)
+def open_archive_file(directory: Path) -> SQLiteConnections:
+    """Open the file of an archive, which exists, for reading only."""
+    return SQLiteConnections(directory / ARCHIVE_FILE, read_only=True, kind=_ARCHIVE)
 
 
 def read_key(file: SQLiteConnections) -> ArchiveKey:
@@ -217,10 +217,9 @@ class BlockArchiveWriter:
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
         """Open an archive for writing: a new one, or one to continue."""
         directory.mkdir(parents=True, exist_ok=True)
-        begin = "INSERT INTO archive VALUES (?)"
-        _ARCHIVE.create_if_missing(directory / ARCHIVE_FILE, begin, (json.dumps(asdict(key)),))
+        kind = _ARCHIVE.beginning_with("archive", json.dumps(asdict(key)))
         self._key = key
-        self._file = open_archive_file(directory, read_only=False)
+        self._file = SQLiteConnections(directory / ARCHIVE_FILE, read_only=False, kind=kind)
         finalize(self, self._file.close)
         require_same(directory, read_key(self._file), key)
         self.row_of = dict(self._file.read_rows("SELECT hash, number FROM texts"))

@@ -1,7 +1,8 @@
 """Examine a data directory and its checkpoint: what is wrong, and what helps; and repair it.
 
 The examination only reads, so a server may be running. What cannot be trusted after some damage is
-not examined: rows of a broken database, vectors of a store of another checkpoint.
+not examined: rows of a broken database. Nor are snapshots of the index, which are compared with
+their checksums on every opening, and then made again.
 
 What follows from the documents is deleted and rebuilt. In the store, SQLite rebuilds its file and
 its indexes; vectors follow from the texts; documents whose text has changed are removed, and
@@ -10,14 +11,13 @@ appended to a file. Each step is one transaction: after a kill, repair again.
 
 import json
 import os
-import shutil
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,13 @@ from index.directory.data_directory import (
     FOLLOWER_FILES,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
+    delete,
     locked,
     open_data_directory,
     with_share_of,
 )
 from index.document import Document
-from index.errors import FingerprintMismatchError, IndexingError, StoreError
+from index.errors import IndexingError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.lexical.snapshot import load_snapshot
@@ -50,17 +51,12 @@ from index.sqlite.connections import (
     SQLiteConnections,
     open_reader,
     storage_error,
-    translated_errors,
     vector_id_list,
 )
-from index.store.checksums import find_damage
-from index.store.document_store import DocumentStore
-from index.store.filters import insert_metadata, metadata_values, stored
+from index.store.checksums import file_problems, find_damage
+from index.store.filters import METADATA_SCHEMA, insert_metadata
 from index.store.rows import advance_sequence, insert_encoding, remove_documents
-from index.store.schema import STORE
-from index.vectors.live_index import read_snapshot
-from index.vectors.snapshot import current_precision
-from index.vectors.vector_index import DEFAULT_PRECISION
+from index.store.schema import STORE, read_space
 
 _PROBLEMS_SHOWN = 5
 _ENCODED_A_TRANSACTION = 64
@@ -181,41 +177,30 @@ def _findings(
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     path = data / STORE_FILE
     try:
+        stored = read_space(path)
         found = list(_examine_truth(path))
         yield from found
-        with closing(
-            DocumentStore(
-                path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
+        if not found:  # what follows from damaged rows is rebuilt with them
+            for what, problem_of in _DERIVED.items():
+                check = partial(_reading, path, problem_of)
+                yield from _findings(what, path, check, Remedy.REBUILD)
+        if stored.fingerprint != space.fingerprint:
+            other, ours = stored.fingerprint[:12], space.fingerprint[:12]
+            problem = f"its vectors are of checkpoint {other}, not {ours}"
+            yield Finding(
+                STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
             )
-        ) as store:
-            if not found:  # what follows from damaged rows is rebuilt with them
-                for what, check in _DERIVED.items():
-                    yield from _findings(what, path, partial(_reading, path, check), Remedy.REBUILD)
-            yield from _examine_copies(data, store)
-    except FingerprintMismatchError as error:
-        problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
-        yield Finding(
-            STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
-        )
     except (*DATABASE_ERRORS, StoreError) as error:
         require_damage(path, error)
-        damaged = "" if isinstance(error, StoreError) else "the database is damaged: "
+        unread = isinstance(error.__cause__ or error, DATABASE_ERRORS)
+        damaged = "the database is damaged: " if unread else ""
         yield Finding(STORE_FILE, f"{damaged}{error}", Remedy.RESTORE_BACKUP)
-
-
-def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
-    """Check the files of followers and the index of the vectors; each may be deleted any time."""
     checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
     checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
-    for name, problem in checks.items():
+    for name, problem_of in checks.items():
         if (data / name).exists():
-            check = partial(_reading, data / name, problem)
+            check = partial(_reading, data / name, problem_of)
             yield from _findings(name, data / name, check, Remedy.DELETE)
-    snapshots = data / SNAPSHOTS_DIRECTORY
-    if snapshots.exists():
-        precision = current_precision(snapshots) or DEFAULT_PRECISION
-        read = partial(read_snapshot, store, snapshots, precision)
-        yield from _findings(snapshots.name, snapshots, read, Remedy.DELETE)
 
 
 def _examine_truth(path: Path) -> Iterator[Finding]:
@@ -225,16 +210,14 @@ def _examine_truth(path: Path) -> Iterator[Finding]:
 
     Raises:
         sqlite3.Error: it cannot be read.
-        StoreError: it is not a store of this format.
     """
     with closing(open_reader(path)) as connection:
-        STORE.check(connection, path)
-        problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+        problems = file_problems(connection)
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         connection.execute("BEGIN")  # one state for all that is compared
         damage = find_damage(connection)
-    if problems != ["ok"]:
-        problem = f"the database is damaged: {'; '.join(problems[:_PROBLEMS_SHOWN])}"
+    if problems:
+        problem = f"the database is damaged: {'; '.join(problems)}"
         yield Finding(path.name, problem, Remedy.REBUILD)
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
@@ -264,32 +247,29 @@ def _reading(path: Path, check: Callable[[sqlite3.Connection], object]) -> objec
         return check(connection)
 
 
-_VALUES = """
-SELECT field, kind, value, vector_id FROM metadata_values"""
 _METADATA = """
 SELECT vector_id, metadata FROM documents"""
+_OTHER_VALUES = """
+SELECT vector_id FROM (SELECT * FROM main.metadata_values EXCEPT SELECT * FROM temp.metadata_values)
+UNION
+SELECT vector_id FROM (SELECT * FROM temp.metadata_values EXCEPT SELECT * FROM main.metadata_values)
+ORDER BY vector_id"""
 
 
 def metadata_problem(connection: sqlite3.Connection) -> str | None:
-    """Compare the table that filters read with the metadata of every document.
-
-    Its rows are ordered by value, so those of a document are complete only at the end. Not the
-    rows are kept, but the sum of their hashes for each document.
-    """
-    sums = Counter[int]()
-    for *row, vector_id in connection.execute(_VALUES):
-        sums[vector_id] += _hash(row)
-    for vector_id, metadata in connection.execute(_METADATA):
-        values = metadata_values(json.loads(metadata))
-        sums[vector_id] -= sum(_hash((*value[:2], stored(value[2]))) for value in values)
-    wrong = sorted(vector_id for vector_id, rest in sums.items() if rest)
+    """Derive the table that filters read from the metadata of every document, and compare."""
+    connection.execute(METADATA_SCHEMA.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+    derive_metadata(connection)  # into the temporary table, which has the name first
+    wrong = connection.execute(_OTHER_VALUES).fetchall()
     if not wrong:
         return None
-    return f"the values of {len(wrong)} documents do not match, vector id {wrong[0]} first"
+    return f"the values of {len(wrong)} documents do not match, vector id {wrong[0][0]} first"
 
 
-def _hash(row: Sequence[Any]) -> int:
-    return hash(repr(tuple(row)))  # of the text: Python gives -1 and -2 the same hash
+def derive_metadata(connection: sqlite3.Connection) -> None:
+    """Fill the empty table that filters read."""
+    rows = connection.execute(_METADATA)
+    insert_metadata(connection, ((number, json.loads(text)) for number, text in rows))
 
 
 def space_problem(connection: sqlite3.Connection) -> str | None:
@@ -302,8 +282,7 @@ def space_problem(connection: sqlite3.Connection) -> str | None:
 
 def follower_problem(connection: sqlite3.Connection) -> str | None:
     """Let SQLite check the file of a follower."""
-    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    return None if problem == "ok" else str(problem)
+    return "; ".join(file_problems(connection)) or None
 
 
 def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
@@ -335,17 +314,19 @@ def repair(
     with locked(data):
         broken = any(f.what == STORE_FILE and not f.remedy.repairable for f in findings)
         checkpoint = share_if_readable(data, checkpoint)
-        delete = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
+        gone = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
         of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
         if of_store:
-            delete |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
+            gone |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
         try:
-            for name in delete:
-                _delete(data / name)
+            for name, ending in product(gone, FILE_ENDINGS):
+                delete(data / f"{name}{ending}")
             if of_store:
-                lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
-                _set_aside(data / STORE_FILE, lost)
-                with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as store:
+                file = SQLiteConnections(data / STORE_FILE, read_only=False, kind=STORE)
+                with closing(file) as store:
+                    lost = _named_by(of_store, Remedy.REMOVE_DAMAGED)
+                    rows = store.read_rows(_DAMAGED, vector_id_list(lost))
+                    _set_aside(data / DAMAGED_FILE, rows)
                     _mend(store, lost)
                     again = _named_by(of_store, Remedy.ENCODE)
                     _encode_again(store, checkpoint, again, precision, progress)
@@ -373,13 +354,6 @@ def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
     )
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    for ending in FILE_ENDINGS:
-        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-
-
 def _mend(store: SQLiteConnections, lost: Sequence[int]) -> None:
     """Let SQLite write its file and indexes again, remove documents, and derive tables again."""
     store.vacuum()
@@ -389,8 +363,7 @@ def _mend(store: SQLiteConnections, lost: Sequence[int]) -> None:
             connection.execute(f"DELETE FROM {table} WHERE {_WITHOUT_DOCUMENT}")  # noqa: S608
         remove_documents(connection, lost, advance_sequence(connection))
         connection.execute("DELETE FROM metadata_values")
-        rows = connection.execute(_METADATA).fetchall()
-        insert_metadata(connection, ((number, json.loads(text)) for number, text in rows))
+        derive_metadata(connection)
         try:
             space_problem(connection)
         except ValueError:
@@ -422,7 +395,7 @@ def _encode_again(
                 insert_encoding(connection, number, sequence, entry.vector, entry.blocks)
 
 
-def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
+def _set_aside(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     """Append documents to a file of JSON Lines, durably.
 
     A text that has changed cannot be made again from anything else. Bytes that are no text any more
@@ -430,13 +403,10 @@ def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
 
     Raises:
         OSError: the file cannot be written.
-        StoreError: the store cannot be read.
     """
-    if not vector_ids:
+    if not rows:
         return
-    with translated_errors(store), closing(open_reader(store)) as connection:
-        rows = connection.execute(_DAMAGED, (vector_id_list(vector_ids),)).fetchall()
-    with store.with_name(DAMAGED_FILE).open("a", encoding="utf-8") as lines:
+    with path.open("a", encoding="utf-8") as lines:
         lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
         lines.flush()
         os.fsync(lines.fileno())

@@ -14,6 +14,7 @@ from index.directory.data_directory import locked
 from index.doctor import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
+from index.store.checksums import file_problems
 from service.feedback.store import FeedbackStore
 from service.standing.store import StandingStore
 from service.state import State, existing_state
@@ -28,12 +29,12 @@ def examine_service_files(data: Path) -> Sequence[Finding]:
         StorageError: it cannot be read for another reason than damage.
     """
     path = data / STATE_FILE
-    problem: object = "ok"
+    problem: object = ""
     try:
         if path.exists():
             with closing(open_reader(path)) as connection:
-                (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if problem == "ok":
+                problem = "; ".join(file_problems(connection))
+        if not problem:
             with existing_state(data) as state:
                 return () if state is None else _read(data, state)
     except (*DATABASE_ERRORS, StoreError, KeyError, TypeError, ValueError) as error:

@@ -279,7 +279,9 @@ def degraded_parts(engine: Engine) -> list[str]:
         "redis": engine.redis is not None and not engine.redis.available,
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(
-            some.data.store.failure or some.state.failure or is_full(some.data.store.path)
+            some.data.store.connections.failure
+            or some.state.failure
+            or is_full(some.data.store.path)
             for some in opened
         ),
     }

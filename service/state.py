@@ -26,9 +26,9 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from index.directory.backup import STATE_FILE
 from index.errors import StorageError, StoreError
-from index.sqlite.connections import DatabaseFormat, SQLiteConnections
+from index.sqlite.connections import DatabaseFormat
 from index.store.database import Connections
-from index.store.schema import open_postgresql
+from index.store.schema import open_tables
 from service.errors import IdempotencyKeyInUseError, IdempotencyKeyReusedError
 from service.settings import Settings
 
@@ -272,13 +272,8 @@ def open_state(data: Path, database: str | None = None, *, read_only: bool = Fal
     """
     path = data / STATE_FILE
     dialect = _dialect("sqlite.pysqlite" if database is None else "postgresql.psycopg")
-    kind = DatabaseFormat("state", _KIND, FORMAT, _script(dialect))
-    opened: Connections
-    if database is None:
-        opened = SQLiteConnections(path, read_only=read_only, kind=kind)
-    else:
-        opened = open_postgresql(path, database, kind, progress.name, read_only=read_only)
-    return State(opened, dialect)
+    kind = DatabaseFormat("state", _KIND, FORMAT, _script(dialect), progress.name)
+    return State(open_tables(path, database, kind, read_only=read_only), dialect)
 
 
 @contextmanager

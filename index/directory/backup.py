@@ -7,24 +7,15 @@ name, which the next attempt deletes.
 """
 
 import hashlib
-import logging
-import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably
-from encoder.checkpoint import Checkpoint, split_fingerprint
-from index.directory.collections import (
-    NAME_PATTERN,
-    check_collection,
-    collection_names,
-    collection_path,
-    stored_collections,
-)
+from index.directory.collections import check_collection, collection_names, collection_path
 from index.directory.data_directory import (
     ARRIVING,
     DAMAGED_FILE,
@@ -37,26 +28,15 @@ from index.directory.data_directory import (
 )
 from index.errors import BackupError, StoreError
 from index.sqlite.connections import create_private, open_reader, translated_errors
-from index.store.checksums import find_damage
+from index.store.checksums import file_problems, find_damage
 from index.store.document_store import DocumentStore
-from index.store.schema import (
-    COLLECTIONS_DIRECTORY,
-    DEFAULT_COLLECTION,
-    LOCK_FILE,
-    read_space,
-)
+from index.store.schema import LOCK_FILE
 
 STATE_FILE = "state.sqlite3"  # of the service
 CHECKSUMS_FILE = "SHA256SUMS"
+_DATABASES = (STORE_FILE, STATE_FILE)
 # A restored keys.json would accept keys that were revoked, or that a stranger made.
-_NAME = (
-    rf"(?:{COLLECTIONS_DIRECTORY}/(?!{DEFAULT_COLLECTION}/){NAME_PATTERN.strip('^$')}/)?"
-    rf"(?:{'|'.join(map(re.escape, (STORE_FILE, *FITTED, STATE_FILE, DAMAGED_FILE)))}"
-    r"|uploads/[A-Za-z0-9_-]+\.ndjson)"
-)
-_CHECKSUM = re.compile(rf"([0-9a-f]{{64}})  ({_NAME})")
-
-_log = logging.getLogger(__name__)
+_CONTENT = (*FITTED, *_DATABASES, DAMAGED_FILE, "uploads/*.ndjson")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +56,57 @@ class Backup:
     size: int
 
 
-def copy_data_directory(data: Path, target: Path) -> None:
-    """Copy the truth and the settings of a data directory into a folder.
+def _directories(data: Path) -> list[Path]:
+    """Return a data directory and those of its collections."""
+    return [data, *(collection_path(data, name) for name in collection_names(data))]
 
-    The store is copied as of one moment, and so is each of the collections after it. A calibration
-    names the rule that it was measured with: one that was measured later does not count.
+
+def _content(data: Path) -> list[str]:
+    """Return the names of the files that a backup has, with `/`, in the order of the copy."""
+    found = (
+        path
+        for directory in _directories(data)
+        for pattern in _CONTENT
+        for path in sorted(directory.glob(pattern))
+    )
+    return [path.relative_to(data).as_posix() for path in found if path.is_file()]
+
+
+def _copy_truth(data: Path, target: Path) -> None:
+    """Copy the truth and the settings of a data directory and its collections into a folder.
+
+    Each store is copied as of one moment. A calibration names the rule that it was measured with:
+    one that was measured later does not count.
 
     Raises:
-        BackupError: the copy of the store is damaged, or the store was replaced meanwhile.
+        BackupError: the copy of a store is damaged, or a store was replaced meanwhile.
         OSError: something cannot be read or written.
-        StoreError: the store cannot be read.
+        StoreError: a store cannot be read.
     """
-    store = data / STORE_FILE
-    file = store.stat().st_ino
-    for name in FITTED:
-        with suppress(FileNotFoundError):  # an optional file
-            shutil.copyfile(data / name, target / name)
-    create_private(target / STORE_FILE)
-    copy_database(store, target / STORE_FILE)
-    if store.stat().st_ino != file:
-        raise BackupError(f"{data}: its content was replaced meanwhile: try again")
-    state = data / STATE_FILE
-    if state.exists():
-        create_private(target / STATE_FILE, state.stat().st_mode)
-        copy_database(state, target / STATE_FILE)
-    for path in (data / DAMAGED_FILE, *data.glob("uploads/*")):
-        name = path.relative_to(data).as_posix()
-        if path.is_file() and re.fullmatch(_NAME, name):
-            with suppress(FileNotFoundError):  # the upload of a job that has ended
-                _copy_file(data, target, name)
-    for collection in stored_collections(data):
-        copy = collection_path(target, collection)
-        copy.mkdir(parents=True)
-        copy_data_directory(collection_path(data, collection), copy)
+    files = {path: path.stat().st_ino for path in _stores(data)}
+    for name in _content(data):
+        copy = _make_private(target / name)
+        if copy.name in _DATABASES:
+            copy_database(data / name, copy)
+            continue
+        try:
+            shutil.copyfile(data / name, copy)
+        except FileNotFoundError:  # the upload of a job that has ended
+            copy.unlink()
+    for path, file in files.items():
+        if path.stat().st_ino != file:
+            raise BackupError(f"{path.parent}: its content was replaced meanwhile: try again")
 
 
-def _copy_file(folder: Path, target: Path, name: str) -> None:
-    """Copy a file with its rights, into a folder that is created if it is missing."""
-    (target / name).parent.mkdir(parents=True, exist_ok=True)
-    create_private(target / name, (folder / name).stat().st_mode)
-    shutil.copyfile(folder / name, target / name)
+def _stores(data: Path) -> list[Path]:
+    return [directory / STORE_FILE for directory in _directories(data)]
+
+
+def _make_private(path: Path) -> Path:
+    """Make an empty file for its owner alone, in a folder that is created if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_private(path)
+    return path
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -131,26 +122,14 @@ def copy_database(source: Path, target: Path) -> None:
         reading, writing = open_reader(source), sqlite3.connect(target)
         with closing(reading), closing(writing):
             reading.backup(writing)
-    _check(target, source)
-
-
-def _check(path: Path, source: Path) -> None:
-    """Check the copy of a database from `source`, and every row of a store.
-
-    Raises:
-        BackupError: it is damaged.
-        StoreError: it cannot be read.
-    """
-    names: list[str] = []
-    with translated_errors(path), closing(sqlite3.connect(path)) as copy:
-        problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
-        if problems == ["ok"] and path.name == STORE_FILE:
+    with translated_errors(target), closing(sqlite3.connect(target)) as copy:
+        problems = file_problems(copy)
+        if not problems and target.name == STORE_FILE:
             damage = find_damage(copy)
             names = [*damage.documents.values(), *damage.encodings.values()]
-    if names:
-        problems = [f"document {names[0]!r}, one of {len(names)}"]
-    if problems != ["ok"]:
-        raise BackupError(f"{source}: {path.name} is damaged ({problems[0]}): see longmatch doctor")
+            problems = [f"document {name!r}, one of {len(names)}" for name in names]
+    if problems:
+        raise BackupError(f"{source}: is damaged ({problems[0]}): see longmatch doctor")
 
 
 def write_backup(data: Path, target: Path) -> Backup:
@@ -163,44 +142,38 @@ def write_backup(data: Path, target: Path) -> Backup:
     Raises:
         BackupError: `target` exists or lies in the data directory, something could not be
             written, or the data is damaged; no backup is left then.
-        StoreError: there is no data directory, or its store cannot be read.
+        StoreError: there is no data directory, a collection has no store, or it cannot be read.
     """
     if target.exists():
         raise BackupError(f"{target}: exists already; a backup never replaces anything")
     if target.absolute().is_relative_to(data.absolute()):
         raise BackupError(f"{target}: lies in the data directory and would be lost with it")
-    check_collection(data)
-    collections = stored_collections(data)
-    for name in set(collection_names(data)).difference(collections):
-        folder = collection_path(data, name)
-        _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
-    directories = [data, *(collection_path(data, name) for name in collections)]
-    for directory in directories:
+    for directory in _directories(data):
+        check_collection(directory)
         settle(directory)
-    stores = (file for directory in directories for file in directory.glob(f"{STORE_FILE}*"))
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished):
         target.parent.mkdir(parents=True, exist_ok=True)
-        _require_room(sum(file.stat().st_size for file in stores), target.parent)
+        _require_room(_stores(data), target.parent)
         unfinished.mkdir()
-        copy_data_directory(data, unfinished)
+        _copy_truth(data, unfinished)
         backup = _describe(unfinished)
-        lines = (f"{_sha256(unfinished / name)}  {name}\n" for name in sorted(_names(unfinished)))
+        lines = [f"{_sha256(unfinished / name)}  {name}\n" for name in _content(unfinished)]
         (unfinished / CHECKSUMS_FILE).write_text("".join(lines))
         sync_tree(unfinished)
         replace_durably(unfinished, target)
     return backup
 
 
-def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> Backup:
+def restore_backup(source: Path, data: Path) -> Backup:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
     Its files are copied and compared with their checksums before any of them counts. After a kill
     the next opening finds an empty directory or the restored one.
 
     Raises:
-        BackupError: the backup is missing, damaged, of another checkpoint or has what
-            `write_backup` never writes, or it could not be written.
+        BackupError: the backup is missing, damaged or has what `write_backup` never writes, or it
+            could not be written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
@@ -213,19 +186,14 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> Backup:
             )
         arriving = data / ARRIVING
         with _cleared_on_failure(arriving):
-            _require_room(sum((source / name).stat().st_size for name in checksums), data)
+            _require_room([source / name for name in checksums], data)
             for name, checksum in checksums.items():
-                _copy_file(source, arriving, name)
-                if _sha256(arriving / name) != checksum:
+                copy = _make_private(arriving / name)
+                shutil.copyfile(source / name, copy)
+                if _sha256(copy) != checksum:
                     raise BackupError(f"{source}: {name} is damaged: see {CHECKSUMS_FILE}")
             backup = _describe(arriving)
-            made_with, _ = split_fingerprint(read_space(arriving / STORE_FILE).fingerprint)
-            if made_with != checkpoint.fingerprint:
-                raise BackupError(
-                    f"{source}: its vectors were made with the encoder {made_with[:12]}, not with "
-                    f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name it with --encoder"
-                )
-            for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
+            for store in _stores(arriving):  # what follows it is made on opening
                 DocumentStore(store).close()
         swap_in(data)
     return backup
@@ -239,29 +207,19 @@ def _read_checksums(source: Path) -> dict[str, str]:
     """
     if not source.exists():
         raise BackupError(f"{source}: there is no such backup")
-    path = source / CHECKSUMS_FILE
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = (source / CHECKSUMS_FILE).read_text(errors="replace").splitlines()
     except OSError as error:
-        raise BackupError(f"{source}: is not a complete backup: {path}: {error}") from error
-    checksums: dict[str, str] = {}
-    for line in lines:
-        found = _CHECKSUM.fullmatch(line)
-        if found is None:
-            raise BackupError(f"{path}: has {line!r}, which no snapshot has")
-        checksums[found[2]] = found[1]
-    present = _names(source) - {CHECKSUMS_FILE}
-    for name in sorted({STORE_FILE, *checksums} - present):
-        raise BackupError(f"{source}: is not a complete backup: {name} is missing")
-    for name in sorted(present - checksums.keys()):
-        raise BackupError(f"{source}: holds {name!r}, which {CHECKSUMS_FILE} does not name")
+        raise BackupError(f"{source}: is not a complete backup: {error}") from error
+    found = (line.partition("  ") for line in lines)
+    checksums = {name: checksum for checksum, _, name in found}
+    content = set(_content(source))
+    for name in sorted((content ^ checksums.keys()) | ({STORE_FILE} - content)):
+        raise BackupError(
+            f"{source}: is not a complete backup: {name!r} is missing, is not named in "
+            f"{CHECKSUMS_FILE}, or is no file of a backup"
+        )
     return checksums
-
-
-def _names(folder: Path) -> set[str]:
-    """Return the names of the files in a folder, at any depth, with `/`."""
-    files = (path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink())
-    return {path.relative_to(folder).as_posix() for path in files}
 
 
 def _sha256(path: Path) -> str:
@@ -271,15 +229,15 @@ def _sha256(path: Path) -> str:
 
 def _describe(folder: Path) -> Backup:
     """Describe a backup by its files, before there are others."""
-    sizes = [(folder / name).stat().st_size for name in _names(folder)]
+    sizes = [(folder / name).stat().st_size for name in _content(folder)]
     store = folder / STORE_FILE
     with translated_errors(store), closing(sqlite3.connect(store)) as connection:
         (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
-    return Backup(documents, tuple(stored_collections(folder)), len(sizes), sum(sizes))
+    return Backup(documents, tuple(collection_names(folder)), len(sizes), sum(sizes))
 
 
-def _require_room(needed: int, folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
+def _require_room(files: Sequence[Path], folder: Path) -> None:
+    needed, free = sum(file.stat().st_size for file in files), shutil.disk_usage(folder).free
     if free < needed:
         raise BackupError(f"{folder}: {needed} bytes are needed and {free} are free")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
-from index.directory.data_directory import CONTENT, STORE_FILE, swap_is_pending, sync_tree
+from index.directory.data_directory import STORE_FILE, swap_is_pending, sync_tree
 from index.errors import StoreError
 from index.store.schema import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
 
@@ -50,23 +50,6 @@ def collection_names(data: Path) -> list[str]:
     except OSError as error:
         raise StoreError(f"{folder}: cannot be read: {error}") from error
     return sorted(name for name in found if is_collection_name(name) and name != DEFAULT_COLLECTION)
-
-
-def stored_collections(data: Path) -> list[str]:
-    """Return the names of the collections besides the default one, without folders that are none.
-
-    A folder with none of the content of a data directory is none.
-
-    Raises:
-        StoreError: the folder cannot be read, or a collection lost its store.
-    """
-    found = []
-    for name in collection_names(data):
-        path = collection_path(data, name)
-        if any((path / entry).exists() for entry in CONTENT) or swap_is_pending(path):
-            check_collection(path)
-            found.append(name)
-    return found
 
 
 def check_collection(path: Path) -> None:

@@ -7,9 +7,8 @@ cannot be replaced by a rename. So its entries are moved one by one, and the nex
 writing resumes a swap that a kill interrupted.
 
 .arriving/      the new content while it is written; ignored and thrown away after a kill
-.decided/       the new content, complete: from this rename on it counts; the old is moved out
-.moving-in/     the old content is out, the new one is moved in
-.old/           the old content, until it is deleted
+.decided/       the new content, complete: from this rename on it counts. The old content is
+                deleted, then this is moved in, the store first
 """
 
 import json
@@ -66,8 +65,6 @@ CONTENT = (
 
 ARRIVING = ".arriving"
 _DECIDED = ".decided"
-_MOVING_IN = ".moving-in"
-_OLD = ".old"
 
 _log = logging.getLogger(__name__)
 
@@ -312,23 +309,37 @@ def _finish_swap(path: Path) -> None:
     Raises:
         StoreError: it could not be written; a later call resumes.
     """
+    decided = path / _DECIDED
     try:
-        if (path / _DECIDED).exists():
-            _move_out(path)
-        if (path / _MOVING_IN).exists():
-            for entry in sorted((path / _MOVING_IN).iterdir()):
+        if (decided / STORE_FILE).exists():  # so nothing is moved in yet
+            for name in CONTENT:
+                delete(path / name)
+            sync(path)
+            (decided / STORE_FILE).replace(path / STORE_FILE)
+        if decided.exists():
+            for entry in decided.iterdir():
                 entry.replace(path / entry.name)
             sync(path)
-            (path / _MOVING_IN).rmdir()
-        if (path / _OLD).exists():
-            shutil.rmtree(path / _OLD)
+            decided.rmdir()
     except OSError as error:
         raise StoreError(f"{path}: a swap of its content is unfinished: {error}") from error
 
 
 def swap_is_pending(path: Path) -> bool:
     """Return whether a swap was decided and not finished."""
-    return (path / _DECIDED).exists() or (path / _MOVING_IN).exists()
+    return (path / _DECIDED).exists()
+
+
+def delete(path: Path) -> None:
+    """Delete a file, or a folder with all that is in it, if it is there.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_tree(path: Path) -> None:
@@ -341,12 +352,3 @@ def sync_tree(path: Path) -> None:
         for name in names:
             sync(Path(folder, name))
         sync(Path(folder))
-
-
-def _move_out(path: Path) -> None:
-    (path / _OLD).mkdir(exist_ok=True)
-    for name in CONTENT:
-        if (path / name).exists():
-            (path / name).replace(path / _OLD / name)
-    sync(path)
-    replace_durably(path / _DECIDED, path / _MOVING_IN)

@@ -69,7 +69,7 @@ class LocalEngine:
         self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
     ) -> "LocalSearch":
         """Begin the searches for a query, in all that any server has stored before."""
-        if self.store.shared and self.store.sequence != self.index.sequence:
+        if self.store.connections.shared and self.store.sequence != self.index.sequence:
             self.index.catch_up()
         made = {
             name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()

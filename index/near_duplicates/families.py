@@ -65,6 +65,7 @@ CREATE TABLE text_links (
     PRIMARY KEY (text_id, other)
 ) WITHOUT ROWID;
 """,
+    mark="texts",
 )
 FOLLOWING_FAMILIES = replace(FAMILIES, schema=FAMILIES.schema + STATE_SCHEMA)  # in a database
 _OF_DOCUMENTS = """

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 from sqlalchemy.pool import QueuePool
 
 from index.errors import DatabaseFailedError, StorageError, StorageFullError, StoreError
+from index.sqlite.connections import DatabaseFormat
 
 _IDLE = 6  # connections that are kept for a schema
 _OPTIONS = '-c search_path="{}" -c lock_timeout=10s -c statement_timeout=300s'
@@ -142,63 +143,52 @@ class PostgreSQLConnections:
     restart of the server, is replaced.
     """
 
-    def __init__(self, url: str, collection: str, mark: str, *, read_only: bool) -> None:
-        """Connect to the schema of a collection; make it if it is missing, unless `read_only`.
+    def __init__(self, url: str, collection: str, kind: DatabaseFormat, *, read_only: bool) -> None:
+        """Open the tables of a format in the schema of a collection, which others may have, too.
 
-        `mark` is a table of those that are used, whose comment says of which format they are.
+        They are made if they are missing, unless `read_only`, and so is the schema.
 
         Raises:
-            StoreError: it cannot be reached, or the schema is missing.
+            StoreError: it cannot be reached, there are no tables, or they are of another format.
         """
         schema = schema_name(collection)
         self.name = f"{_name_of(url)} {schema}"
         self.shared = True
         self._url = url
-        self._collection = collection
-        self._mark = mark
+        self._mark = kind.mark
         self._schema = schema
         self._read_only = read_only
-        self._failure: StorageError | None = None
+        self.failure: StorageError | None = None
         self._closed = False
         self._pool = _pool_of(url, schema)
-        if not read_only:
-            with self._transaction("BEGIN") as connection:
-                connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
-                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+        try:
+            if not read_only:
+                self._create_if_missing(kind, collection)
+            ((found,),) = self.read_rows(_FORMAT, kind.mark)
+            if found is None:
+                raise StoreError(f"{self.name}: there is nothing here")
+            if (version := found.partition(" ")[0]) != str(kind.version):
+                raise StoreError(
+                    f"{self.name}: has format {version}; "
+                    f"this version of Longmatch reads {kind.version}"
+                )
+        except BaseException:
+            self.close()
+            raise
 
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure that the last transaction met."""
-        return self._failure
+    def _create_if_missing(self, kind: DatabaseFormat, collection: str) -> None:
+        with self._transaction("BEGIN") as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('longmatch'))")
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            ((found,),) = connection.execute(_FORMAT, (kind.mark,))
+            if found is None:
+                connection.raw.execute(tables_of(kind.schema).encode())
+                comment = f"COMMENT ON TABLE {kind.mark} IS '{kind.version} {collection}'"
+                connection.raw.execute(comment.encode())
 
-    def create_if_missing(
-        self, version: int, schema: str, insert: str = "", values: Sequence[str | int] = ()
-    ) -> None:
-        """Make the tables of a format, with a first row.
-
-        Raises:
-            StoreError: there are none and they may not be made, or they are of another format.
-        """
-        with self.reading() if self._read_only else self.writing() as connection:
-            ((found,),) = connection.execute(_FORMAT, (self._mark,))
-            if found is None and not self._read_only:
-                connection.raw.execute(schema.encode())
-                found = f"{version} {self._collection}"
-                connection.raw.execute(f"COMMENT ON TABLE {self._mark} IS '{found}'".encode())
-                if insert:
-                    connection.execute(insert, values)
-        if found is None:
-            raise StoreError(f"{self.name}: there is nothing here")
-        if (found := found.partition(" ")[0]) != str(version):
-            raise StoreError(
-                f"{self.name}: has format {found}; this version of Longmatch reads {version}"
-            )
-
-    @contextmanager
-    def reading(self) -> Iterator[Any]:
+    def reading(self) -> AbstractContextManager[Any]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        with self._transaction(_READING) as connection:
-            yield connection
+        return self._transaction(_READING)
 
     def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which needs no transaction to see one state."""
@@ -299,9 +289,9 @@ class PostgreSQLConnections:
             yield
         except psycopg.Error as error:
             found = database_error(self.name, error)
-            self._failure = found if isinstance(found, StorageError) else self._failure
+            self.failure = found if isinstance(found, StorageError) else self.failure
             raise found from error
-        self._failure = None
+        self.failure = None
 
 
 def _name_of(url: str) -> str:

@@ -19,8 +19,7 @@ BLOCKS_SCHEMA = """
 CREATE TABLE block_vectors (
     vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
     offsets BLOB NOT NULL,
-    vectors BLOB NOT NULL,
-    checksum INTEGER NOT NULL
+    vectors BLOB NOT NULL
 )"""
 BLOCKS_BY_VECTOR_ID = """
 SELECT vector_id, offsets, vectors

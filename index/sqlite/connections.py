@@ -16,7 +16,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import methodcaller
 from pathlib import Path
@@ -32,7 +32,6 @@ _read_any_text = methodcaller("decode", "utf-8", "replace")
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
-_READ_AND_WRITE = 0o666
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _log = logging.getLogger(__name__)
@@ -47,6 +46,7 @@ class DatabaseFormat:
         application_id: of SQLite's header.
         version: of the format.
         schema: statements that make the tables and their first rows.
+        mark: one of the tables, which says of which format they are where they are in PostgreSQL.
         durable: a commit is on the disk at return; else a power failure may undo the last ones.
     """
 
@@ -54,6 +54,7 @@ class DatabaseFormat:
     application_id: int
     version: int
     schema: str
+    mark: str = ""
     durable: bool = True
 
     @property
@@ -64,10 +65,14 @@ class DatabaseFormat:
             f"PRAGMA user_version = {self.version};"
         )
 
-    def create_if_missing(
-        self, path: Path, statement: str = "", values: tuple[str | int, ...] = ()
-    ) -> None:
-        """Create an empty database if there is no file, whole or not at all; run a first statement.
+    def beginning_with(self, table: str, *values: str | int) -> "DatabaseFormat":
+        """Return the format with a first row of a table in an empty database."""
+        literals = ", ".join("'" + str(value).replace("'", "''") + "'" for value in values)
+        first = f"INSERT INTO {table} VALUES ({literals});"  # noqa: S608  (takes no parameters)
+        return replace(self, schema=f"{self.schema};{first}")
+
+    def create_if_missing(self, path: Path) -> None:
+        """Create an empty database if there is no file, whole or not at all.
 
         Raises:
             StoreError: it cannot be created.
@@ -84,8 +89,6 @@ class DatabaseFormat:
                 if mode != "wal":  # some network file systems
                     raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
                 connection.executescript(self.script)
-                connection.execute(statement, values)
-                connection.commit()
             replace_durably(unfinished, path)
         except (OSError, sqlite3.Error) as error:
             raise (
@@ -108,18 +111,16 @@ class DatabaseFormat:
             )
 
 
-def create_private(path: Path, mode: int = _PRIVATE) -> None:
-    """Create an empty file in place of any other, which no more may use than `mode` says.
+def create_private(path: Path) -> None:
+    """Create an empty file in place of any other, which its owner alone may read and write.
 
-    Its owner may read and write it, by default alone. SQLite gives the mode of a database to the
-    files that it makes for it.
+    SQLite gives the mode of a database to the files that it makes for it.
 
     Raises:
         OSError: it cannot be created.
     """
     path.unlink(missing_ok=True)
-    mode = mode & _READ_AND_WRITE | _PRIVATE
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
 
 
 class _Unshared(sqlite3.Connection):
@@ -134,20 +135,13 @@ class SQLiteConnections:
     connection of a dead thread would stay open.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        read_only: bool,
-        kind: DatabaseFormat | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, read_only: bool, kind: DatabaseFormat) -> None:
         """Open a file.
 
         Args:
             path: of the file.
             read_only: refuse every write.
-            kind: format of the file, which is created if it is missing, unless `read_only`; None
-                for a file that exists.
+            kind: format of the file, which is created if it is missing, unless `read_only`.
 
         Raises:
             StoreError: the file is missing, cannot be opened or is not such a database.
@@ -158,7 +152,6 @@ class SQLiteConnections:
         self._read_only = read_only
         self._kind = kind
         self._write_lock = threading.RLock()
-        self._pool_lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._writer: sqlite3.Connection | None = None
@@ -171,8 +164,7 @@ class SQLiteConnections:
             _log.error("%s; what is stored can be read", error)
         try:
             with self.reading() as connection:
-                if kind is not None:
-                    kind.check(connection, path)
+                kind.check(connection, path)
         except BaseException:
             self.close()
             raise
@@ -187,28 +179,15 @@ class SQLiteConnections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        with translated_errors(self._path):
-            connection = self._borrow()
-            try:
-                connection.execute("BEGIN")
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.close()
-                raise
-            self._give_back(connection)
+        with self._lent() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
 
     def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which needs no transaction to see one state."""
-        with translated_errors(self._path):
-            connection = self._borrow()
-            try:
-                rows = connection.execute(statement, values).fetchall()
-            except BaseException:
-                connection.close()
-                raise
-            self._give_back(connection)
-            return rows
+        with self._lent() as connection:
+            return connection.execute(statement, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -243,29 +222,27 @@ class SQLiteConnections:
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
-        with self._write_lock, self._pool_lock:
+        with self._write_lock:
             self._closed = True
-            while self._idle:
-                self._idle.pop().close()
+            self._close_idle()
             if self._writer is not None:
                 self._writer.close()
 
     def _open_writer(self) -> sqlite3.Connection:
-        """Open the connection that writes, and create a missing file of a known format.
+        """Open the connection that writes, and create a missing file.
 
         Raises:
             StoreError: the file cannot be created or opened; `StorageFullError` on a full disk.
         """
-        if self._kind is not None:
-            self._kind.create_if_missing(self._path)
+        self._kind.create_if_missing(self._path)
         with suppress(OSError):  # of another owner; what cannot be opened is reported below
             if self._path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
                 self._path.chmod(_PRIVATE)
         with translated_errors(self._path):
             connection = _open(self._path, "rw")
             try:
-                durable = self._kind is None or self._kind.durable
-                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                synchronous = "FULL" if self._kind.durable else "NORMAL"
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
                 connection.execute("PRAGMA foreign_keys = ON")
             except DATABASE_ERRORS:
                 connection.close()
@@ -273,24 +250,40 @@ class SQLiteConnections:
         self._writer = connection
         return connection
 
-    def _borrow(self) -> sqlite3.Connection:
-        with self._pool_lock:
+    @contextmanager
+    def _lent(self) -> Iterator[sqlite3.Connection]:
+        with translated_errors(self._path):
             if self._closed:
                 raise StoreError(f"{self._path}: the store is closed")
-            if self._idle:
-                return self._idle.pop()
-        if self._writer is not None:
-            return _open(self._path, "ro")  # never one that does not see what is written
-        if self._failure is not None and self._kind is not None and not self._path.exists():
-            return _open_empty(self._kind)
-        return open_reader(self._path)
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._open_reader()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._pool_lock:
-            if self._closed or isinstance(connection, _Unshared):
-                connection.close()
-            else:
-                self._idle.append(connection)
+        if isinstance(connection, _Unshared):
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self._closed:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _open_reader(self) -> sqlite3.Connection:
+        if self._writer is not None:
+            return _open(self._path, "ro")  # never one that does not see what is written
+        if self._failure is not None and not self._path.exists():
+            return _open_empty(self._kind)
+        return open_reader(self._path)
 
 
 @contextmanager

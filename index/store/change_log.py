@@ -10,6 +10,8 @@ from encoder.arrays import Int64
 from index.store.database import Connection, Connections
 
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
+_KNOWN = """
+SELECT sequence, log_start FROM meta"""
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _REMOVED_SINCE = """
@@ -45,7 +47,7 @@ class Changes:
         changed: vector ids, ascending, of the present documents that are new, or of which title,
             metadata or what is derived has changed.
         removed: vector ids, ascending, of documents that are gone.
-        revisions: the sequence of the last change of each of `changed`, where that is asked for.
+        revisions: the sequence of the last change of each of `changed`, where they were read.
     """
 
     sequence: int
@@ -59,7 +61,7 @@ def read_changes(store: Connection, position: int) -> Changes | None:
 
     From 0 they always are known, without what was removed before `ChangeLog.start`.
     """
-    sequence, start = sql.read_sequence(store), sql.read_log_start(store)
+    sequence, start = store.execute(_KNOWN).fetchone()
     if not 0 <= position <= sequence or 0 < position < start:
         return None
     rows = store.execute(_REVISED_SINCE, (position,)).fetchall()
@@ -129,7 +131,7 @@ class ChangeLog:
     @property
     def last_vector_id(self) -> int:
         """The last vector id that was given; 0 in a new store."""
-        return int(self._connections.read_rows(sql.LAST_VECTOR_ID)[0][0])
+        return int(self._connections.read_rows("SELECT last_vector_id FROM meta")[0][0])
 
     def forget(self, before: int) -> int:
         """Forget the removals that no index of the sequence `before` or later needs; count them."""

@@ -17,7 +17,7 @@ from index.store.database import Connection
 _ROWS = """
 SELECT d.vector_id, d.id, d.content_hash, d.tokens, d.tokens_read, d.blocks, d.blocks_left_out,
     d.tokens_encoded, d.payload_characters, d.indexed_at, d.title, d.metadata,
-    d.checksum, d.text, v.sequence, v.vector, v.checksum, b.offsets, b.vectors, b.checksum
+    d.checksum, d.text, v.checksum, v.sequence, v.vector, b.offsets, b.vectors
 FROM documents d LEFT JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
 ORDER BY d.vector_id"""
 _encode = json.JSONEncoder(default=repr).encode  # `json.dumps` would make another each time
@@ -30,14 +30,15 @@ def document_checksum(row: Sequence[Any]) -> int:
     return crc32(_encode(list(row)).encode())
 
 
-def vector_checksum(vector_id: int, sequence: int, vector: bytes) -> int:
-    """Return the checksum of a vector, which cannot be swapped with that of another document."""
-    return crc32(_as_bytes(vector), crc32(f"{vector_id} {sequence}".encode()))
+def encoding_checksum(vector_id: int, sequence: int, *stored: bytes | None) -> int:
+    """Return the checksum of a vector, and the offsets and vectors of its sentence blocks.
 
-
-def blocks_checksum(vector_id: int, offsets: bytes, vectors: bytes) -> int:
-    """Return the checksum of sentence blocks and their vectors."""
-    return crc32(_as_bytes(vectors), crc32(_as_bytes(offsets), vector_id & 0xFFFFFFFF))
+    None of them can be swapped with that of another document.
+    """
+    checksum = crc32(f"{vector_id} {sequence}".encode())
+    for part in stored:
+        checksum = crc32(_as_bytes(part), checksum)
+    return checksum
 
 
 def _as_bytes(value: object) -> bytes:
@@ -51,7 +52,7 @@ class Damage:
 
     Attributes:
         documents: those of which text, title, metadata or receipt is damaged.
-        encodings: those whose vector is damaged or missing, or whose block vectors are damaged.
+        encodings: those whose vector or block vectors are damaged or missing.
     """
 
     documents: dict[int, str] = field(default_factory=dict)
@@ -68,7 +69,7 @@ def find_damage(connection: Connection) -> Damage:
     (last,) = connection.execute("SELECT sequence FROM meta").fetchone()
     for row in connection.execute(_ROWS):
         vector_id, document_id, content_hash = row[:3]
-        checksum, text, sequence, vector, of_vector, offsets, vectors, of_blocks = row[12:]
+        checksum, text, of_encoding, sequence, *encoding = row[12:]
         if (
             not isinstance(text, str)
             or sha256(text.encode("utf-8", "replace")).digest() != content_hash
@@ -77,11 +78,13 @@ def find_damage(connection: Connection) -> Damage:
             damage.documents[vector_id] = str(document_id)
         elif (
             not (isinstance(sequence, int) and 0 < sequence <= last)
-            or vector_checksum(vector_id, sequence, vector) != of_vector
-            or (
-                (offsets, vectors, of_blocks) != (None, None, None)
-                and blocks_checksum(vector_id, offsets, vectors) != of_blocks
-            )
+            or encoding_checksum(vector_id, sequence, *encoding) != of_encoding
         ):
             damage.encodings[vector_id] = str(document_id)
     return damage
+
+
+def file_problems(connection: Connection) -> list[str]:
+    """Let SQLite check the file of a database; return what is wrong with it, the first of it."""
+    problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
+    return [] if problems == ["ok"] else problems

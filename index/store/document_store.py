@@ -3,7 +3,6 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from encoder.checkpoint import VectorSpace
 from index.alignment.alignment_index import AlignmentIndex, ProjectedBlocks
 from index.common_text.collection import CommonTexts
 from index.document import Document
-from index.errors import StorageError, StoreError
+from index.errors import StoreError
 from index.followers import Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.hashed_words import HashedWords
@@ -41,7 +40,7 @@ from index.store.rows import (
     stored_metadata,
     vector_arrays,
 )
-from index.store.schema import open_postgresql, open_truth
+from index.store.schema import open_tables, open_truth
 
 MAX_FACETS, MAX_FACET_VALUES = 12, 20  # fields, and the most frequent values of each
 
@@ -52,11 +51,13 @@ class DocumentStore:
     """Documents and vectors of one checkpoint.
 
     Safe to use from many threads. Every call raises StoreError where the file cannot be read or
-    written; what has failed can be called again. The sequence counts the changes of documents, and
+    written; what has failed can be called again. What returns metadata raises DamagedDocumentError
+    where that of a document is no JSON any more. The sequence counts the changes of documents, and
     those of what texts have in common: a put that changes nothing, and a delete of unknown ids,
     leave it as it is.
 
     Attributes:
+        connections: to its database.
         words: of every document; a follower, unless it is searched elsewhere.
         alignment: the aligned blocks of every document; so are they.
         families: which documents are near-duplicates, a follower.
@@ -95,43 +96,40 @@ class DocumentStore:
         """
         self.path = path
         wanted = None if fingerprint is None else VectorSpace(fingerprint, dimension)
-        self._connections, found = open_truth(path, database, wanted, read_only=read_only)
+        self.connections, found = open_truth(path, database, wanted, read_only=read_only)
         self.fingerprint, self.dimension = found.fingerprint, found.dimension
-        self.name = self._connections.name
-        self.common_text = CommonTexts(self._connections)
-        truth = (self._connections, path, self.common_text)
+        self.name = self.connections.name
+        self.common_text = CommonTexts(self.connections)
+        truth = (self.connections, path, self.common_text)
         self.families = Families(
             *truth,
             find=find_families,
             read_only=read_only,
             shared=None
             if database is None
-            else open_postgresql(path, database, FOLLOWING_FAMILIES, "texts", read_only=read_only),
+            else open_tables(path, database, FOLLOWING_FAMILIES, read_only=read_only),
         )
         self.searched_elsewhere = searched_elsewhere
-        read_there = self._connections, self.common_text
-        self.words: LexicalIndex | HashedWords = (
-            HashedWords(*read_there)
-            if searched_elsewhere
-            else LexicalIndex(*truth, read_only=read_only)
-        )
-        self.alignment: AlignmentIndex | ProjectedBlocks = (
-            ProjectedBlocks(*read_there)
-            if searched_elsewhere
-            else AlignmentIndex(*truth, read_only=read_only)
-        )
+        self.words: LexicalIndex | HashedWords
+        self.alignment: AlignmentIndex | ProjectedBlocks
+        if searched_elsewhere:
+            self.words = HashedWords(self.connections, self.common_text)
+            self.alignment = ProjectedBlocks(self.connections, self.common_text)
+        else:
+            self.words = LexicalIndex(*truth, read_only=read_only)
+            self.alignment = AlignmentIndex(*truth, read_only=read_only)
         derived = self.words, self.families, self.alignment
         self.followers: Sequence[Follower] = [f for f in derived if isinstance(f, Follower)]
         self.finds_families = find_families
-        self.log = ChangeLog(self._connections)
-        self._selections = Selections(self._connections)
+        self.log = ChangeLog(self.connections)
+        self._selections = Selections(self.connections)
         try:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
                 follow_all(self.followers)
         except BaseException:
-            self._connections.close()
+            self.connections.close()
             raise
 
     @property
@@ -143,11 +141,6 @@ class DocumentStore:
     def counts_words(self) -> bool:
         """Whether the words are still being counted."""
         return isinstance(self.words, LexicalIndex) and self.words.counting
-
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure of the disk that opening the store or the last write met."""
-        return self._connections.failure
 
     def put(self, entries: Sequence[EncodedDocument]) -> Changes:
         """Insert or replace documents in one transaction that is durable at return.
@@ -164,7 +157,7 @@ class DocumentStore:
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
         self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
-        with self._connections.writing() as connection:
+        with self.connections.writing() as connection:
             known = {row[0]: row[1:3] for row in connection.execute(sql.STATES, (ids,))}
             same = {name for name, (_, stored) in known.items() if stored == hashes[name]}
             changed = [e for e in entries if e.document.id not in same]
@@ -195,7 +188,7 @@ class DocumentStore:
             StoreError: the change could not be written; nothing of it was.
         """
         ids = document_id_list(document_ids)
-        with self._connections.writing() as connection:
+        with self.connections.writing() as connection:
             removed = [row[1] for row in connection.execute(sql.STATES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
@@ -208,11 +201,8 @@ class DocumentStore:
         """Return what an answer shows of these vector ids, without the texts, which are long.
 
         Removed documents are absent.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
-        rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
+        rows = self.connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {
             vector_id: DocumentSummary(
                 document_id, title, stored_metadata(self.name, document_id, metadata)
@@ -221,12 +211,8 @@ class DocumentStore:
         }
 
     def find(self, document_ids: Sequence[str]) -> dict[str, StoredDocument]:
-        """Return the documents of these ids; unknown ones are absent.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
-        """
-        rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
+        """Return the documents of these ids; unknown ones are absent."""
+        rows = self.connections.read_rows(sql.DOCUMENTS_BY_ID, document_id_list(document_ids))
         return {row[1]: stored_document(self.name, row) for row in rows}
 
     def known(
@@ -237,26 +223,23 @@ class DocumentStore:
         Args:
             documents: titles and metadata may be others than the stored ones.
             ids: that texts are stored under, of documents that have another id.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
-        stored_as = {document.id: ids.get(document.id, document.id) for document in documents}
-        hashes = self.content_hashes(list(stored_as.values()))
-        same = [d for d in documents if hashes.get(stored_as[d.id]) == d.content_hash]
-        stored = self.find(list({stored_as[document.id] for document in same}))
-        vector_ids, rows = self.vectors([found.vector_id for found in stored.values()])
+        stored = self.find([ids.get(document.id, document.id) for document in documents])
+        same = {
+            document.id: (document, found)
+            for document in documents
+            if (found := stored.get(ids.get(document.id, document.id)))
+            and found.document.text == document.text
+        }
+        vector_ids, rows = self.vectors([found.vector_id for _, found in same.values()])
         vectors = dict(zip(vector_ids.tolist(), rows, strict=True))
         blocks = self.block_vectors(vector_ids.tolist())
         return {
-            document.id: EncodedDocument(
+            name: EncodedDocument(
                 document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
             )
-            for document in same
-            # It may have been changed or deleted since the hashes were read.
-            if (found := stored.get(stored_as[document.id]))
-            and found.document.text == document.text
-            and found.vector_id in vectors
+            for name, (document, found) in same.items()
+            if found.vector_id in vectors  # it may have been deleted since
         }
 
     def listed(
@@ -279,12 +262,9 @@ class DocumentStore:
             order: one of `ORDERS`, with a minus before it for the last ones first.
             key: of that one; None for the first page.
             among: these documents alone.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
         statement, values = sql.listed(after, key, order, among)
-        rows = self._connections.read_rows(statement, *values, limit)
+        rows = self.connections.read_rows(statement, *values, limit)
         families = self.families.of(row[1] for row in rows)
         return [
             ListedDocument(
@@ -303,12 +283,9 @@ class DocumentStore:
         """Return the fields of the metadata of all documents, or of some, the commonest first.
 
         Every element of a list counts. A field whose values all differ tells nothing.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
         having, counted = Counter[str](), defaultdict[str, Counter[tuple[type, Scalar]]](Counter)
-        with self._connections.reading() as connection:
+        with self.connections.reading() as connection:
             for vector_id, document_id, metadata in connection.execute(sql.METADATA):
                 if among is not None and not among.has(vector_id):
                     continue
@@ -335,12 +312,9 @@ class DocumentStore:
         """Return documents after an id until they have so many characters together.
 
         At least one, if there is one: memory is bounded by `characters` and the longest documents.
-
-        Raises:
-            DamagedDocumentError: the metadata of a document is no JSON any more.
         """
         documents = []
-        with self._connections.reading() as connection:
+        with self.connections.reading() as connection:
             rows: list[tuple[Any, ...]] = []
             while characters > 0:
                 rows = rows or connection.execute(sql.WHOLE, (after,)).fetchall()[::-1]
@@ -359,12 +333,12 @@ class DocumentStore:
         """Return the content hash of each document that is stored, and a number that another title,
         other metadata or another document under its id change.
         """
-        rows = self._connections.read_rows(sql.STATES, document_id_list(document_ids))
+        rows = self.connections.read_rows(sql.STATES, document_id_list(document_ids))
         return {name: (content_hash, checksum) for name, _, content_hash, checksum in rows}
 
     def vectors(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
         """Return those of these ids that exist, ascending Int64[N], and Float32[N, dimension]."""
-        rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
+        rows = self.connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
         return vector_arrays(self.name, rows, self.dimension)
 
     def compared(self, vector_ids: Sequence[int] | Int64) -> tuple[Int64, Float32]:
@@ -378,7 +352,7 @@ class DocumentStore:
 
     def block_vectors(self, vector_ids: Sequence[int]) -> dict[int, BlockVectors]:
         """Return the block vectors of these vector ids; ids that have none are absent."""
-        rows = self._connections.read_rows(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
+        rows = self.connections.read_rows(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
         try:
             return read_block_vectors(rows)
         except (TypeError, ValueError) as error:
@@ -394,7 +368,7 @@ class DocumentStore:
         Raises:
             StoreError: the file cannot be read, or a vector is damaged.
         """
-        with self._connections.reading() as connection:
+        with self.connections.reading() as connection:
             changes = read_changes(connection, position)
             if changes is None:
                 return None
@@ -427,25 +401,16 @@ class DocumentStore:
     @property
     def sequence(self) -> int:
         """How often the store has changed; 0 in a new one."""
-        return int(self._connections.read_rows(sql.SEQUENCE)[0][0])
-
-    @property
-    def shared(self) -> bool:
-        """Whether other servers may write to it."""
-        return self._connections.shared
-
-    def alone(self, task: str) -> AbstractContextManager[Callable[[], None]]:
-        """Wait until no other server does a task, and let none begin it: `Connections.alone`."""
-        return self._connections.alone(task)
+        return int(self.connections.read_rows(sql.SEQUENCE)[0][0])
 
     def __len__(self) -> int:
-        return int(self._connections.read_rows("SELECT count(*) FROM documents")[0][0])
+        return int(self.connections.read_rows("SELECT count(*) FROM documents")[0][0])
 
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
         for follower in self.followers:
             follower.close()
-        self._connections.close()
+        self.connections.close()
 
     def _follow_common_text(self) -> bool:
         """Measure the common text of a small collection when it has changed a lot.

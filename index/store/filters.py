@@ -17,10 +17,10 @@ import json
 import operator
 import struct
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def insert_metadata(
     rows = (
         (*value[:2], stored(value[2]), vector_id)
         for vector_id, metadata in documents
-        for value in sorted(metadata_values(metadata), key=_order)
+        for value in sorted(metadata_values(metadata), key=itemgetter(0, 1))
     )
     connection.executemany(_INSERT, rows)
 
@@ -152,10 +152,6 @@ def _collect(found: set[MetadataValue], field: str, value: object, nesting: int)
     elif isinstance(value, list):
         for part in value:
             _collect(found, field, part, nesting - 1)
-
-
-def _order(value: MetadataValue) -> tuple[str, int]:
-    return value[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +287,7 @@ class Selections:
         self._lock = threading.Lock()
         self._sequence = 0  # of the store that they are kept of
         self._ids = 0  # of all that are kept
-        self._kept: OrderedDict[str, IdSet] = OrderedDict()
+        self._kept: dict[str, IdSet] = {}
 
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
         """Return the vectors of the documents for which a filter holds, without some documents."""
@@ -301,25 +297,17 @@ class Selections:
             (sequence,) = connection.execute(_SEQUENCE).fetchone()
             with self._lock:
                 if sequence == self._sequence and key in self._kept:
-                    self._kept.move_to_end(key)
                     return self._kept[key]
             selection = select(connection, where, excluded)
-        self._keep(key, sequence, selection)
-        return selection
-
-    def _keep(self, key: str, sequence: int, selection: IdSet) -> None:
-        """Keep a selection, unless the store has changed; the least recently used make room."""
         size = len(selection.ids) + 1
         with self._lock:
-            if sequence > self._sequence:
-                self._sequence, self._ids = sequence, 0
+            if sequence > self._sequence or self._ids + size > IDS_KEPT:
+                self._sequence, self._ids = max(sequence, self._sequence), 0
                 self._kept.clear()
             if sequence == self._sequence and key not in self._kept and size <= IDS_KEPT:
                 self._kept[key] = selection
                 self._ids += size
-            while self._ids > IDS_KEPT:
-                _, dropped = self._kept.popitem(last=False)
-                self._ids -= len(dropped.ids) + 1
+        return selection
 
 
 _SEQUENCE = "SELECT sequence FROM meta"

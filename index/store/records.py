@@ -37,15 +37,21 @@ BEFORE_ALL = ""  # no document has this id
 
 
 @dataclass(frozen=True, slots=True)
-class ListedDocument:
+class DocumentSummary:
+    """What an answer shows of a stored document."""
+
+    id: str
+    title: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDocument(DocumentSummary):
     """A stored document without its text; `indexed_at` is ISO 8601 in UTC.
 
     `family` is the number of its family, None where it is in none; `key` what it is ordered by.
     """
 
-    id: str
-    title: str
-    metadata: Mapping[str, Any]
     receipt: Receipt
     indexed_at: str
     family: int | None
@@ -59,12 +65,3 @@ class Facet:
     field: str
     documents: int
     values: Sequence[tuple[str | int | float | bool, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentSummary:
-    """What an answer shows of a stored document."""
-
-    id: str
-    title: str
-    metadata: Mapping[str, Any]

@@ -15,18 +15,19 @@ from index.id_set import IdSet
 from index.lexical.terms import title_hashes
 from index.sqlite.block_vectors import BlockVectors, pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
-from index.store.checksums import blocks_checksum, document_checksum, vector_checksum
+from index.store.checksums import document_checksum, encoding_checksum
 from index.store.database import Connection
 from index.store.filters import insert_metadata, remove_metadata
 from index.store.records import EncodedDocument, StoredDocument
 
 SEQUENCE = """
 SELECT sequence FROM meta"""
+_RECEIPT = "tokens, tokens_read, blocks, blocks_left_out, tokens_encoded, payload_characters"
+_DOCUMENTS = f"""
+SELECT vector_id, id, text, title, metadata, {_RECEIPT}, indexed_at FROM documents"""  # noqa: S608
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
-DOCUMENTS_BY_ID = """
-SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at
-FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+DOCUMENTS_BY_ID = f"{_DOCUMENTS} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+WHOLE = f"{_DOCUMENTS} WHERE id > ? ORDER BY id LIMIT 8"
 # What documents are ordered by; `date` is that of the metadata, as text: ISO 8601 sorts.
 ORDERS: Mapping[str, str] = {
     "id": "id",
@@ -35,16 +36,11 @@ ORDERS: Mapping[str, str] = {
     "date": "coalesce(CAST(metadata ->> '$.date' AS TEXT), '')",
 }
 _LISTED = """
-SELECT {key}, vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at
+SELECT {key}, vector_id, id, title, metadata, {receipt}, indexed_at
 FROM documents WHERE {conditions} ORDER BY {places} LIMIT ?"""
 _AMONG = "vector_id < ? AND {not_}vector_id IN (SELECT value FROM json_each(?))"
 METADATA = """
 SELECT vector_id, id, metadata FROM documents"""
-WHOLE = """
-SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at
-FROM documents WHERE id > ? ORDER BY id LIMIT 8"""
 SUMMARIES = """
 SELECT vector_id, id, title, metadata
 FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
@@ -55,19 +51,18 @@ VECTORS = """
 SELECT vector_id, vector
 FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
 
-_INSERT_DOCUMENT = """
-INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at, title, metadata, checksum, text,
-    title_hash, title_head)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_DOCUMENT = f"""
+INSERT INTO documents (vector_id, id, content_hash, {_RECEIPT}, indexed_at, title, metadata,
+    checksum, text, title_hash, title_head)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""  # noqa: S608
 _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector, checksum) VALUES (?, ?, ?, ?)"""
 _INSERT_BLOCKS = """
-INSERT INTO block_vectors (vector_id, offsets, vectors, checksum) VALUES (?, ?, ?, ?)"""
-LAST_VECTOR_ID = """
-SELECT last_vector_id FROM meta"""
+INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
+_ADVANCE = """
+UPDATE meta SET sequence = sequence + 1 RETURNING sequence"""
 _GIVE_VECTOR_IDS = """
-UPDATE meta SET last_vector_id = last_vector_id + ?"""
+UPDATE meta SET last_vector_id = last_vector_id + ? RETURNING last_vector_id"""
 _INSERT_REMOVALS = """
 INSERT INTO removals (vector_id, sequence)
 SELECT vector_id, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
@@ -75,10 +70,9 @@ _REVISE = """
 INSERT INTO revisions (vector_id, sequence)
 SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))
 ON CONFLICT (vector_id) DO UPDATE SET sequence = excluded.sequence"""
-_DESCRIPTION = """
-SELECT vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at, title, metadata
-FROM documents WHERE vector_id = ?"""
+_DESCRIPTION = f"""
+SELECT vector_id, id, content_hash, {_RECEIPT}, indexed_at, title, metadata
+FROM documents WHERE vector_id = ?"""  # noqa: S608
 _DESCRIBE = """
 UPDATE documents SET title = ?, metadata = ?, checksum = ?, title_hash = ?, title_head = ?
 WHERE vector_id = ?"""
@@ -108,7 +102,10 @@ def listed(
     if among is not None:
         conditions.append(_AMONG.format(not_="NOT " if among.inverted else ""))
         values += [among.end, vector_id_list(among.ids.tolist())]
-    statement = _LISTED.format(key=expression, conditions=" AND ".join(conditions), places=places)
+    condition = " AND ".join(conditions)
+    statement = _LISTED.format(
+        key=expression, receipt=_RECEIPT, conditions=condition, places=places
+    )
     return statement, values
 
 
@@ -118,22 +115,15 @@ def read_sequence(connection: Connection) -> int:
     return int(sequence)
 
 
-def read_log_start(connection: Connection) -> int:
-    """Return the sequence since which every removal is logged."""
-    (start,) = connection.execute("SELECT log_start FROM meta").fetchone()
-    return int(start)
-
-
 def advance_sequence(connection: Connection) -> int:
     """Count a change and return the new sequence."""
-    connection.execute("UPDATE meta SET sequence = sequence + 1")
-    return read_sequence(connection)
+    ((sequence,),) = connection.execute(_ADVANCE).fetchall()
+    return int(sequence)
 
 
 def next_vector_ids(connection: Connection, count: int) -> list[int]:
     """Give the vector ids of the next documents away."""
-    connection.execute(_GIVE_VECTOR_IDS, (count,))
-    (last,) = connection.execute(LAST_VECTOR_ID).fetchone()
+    ((last,),) = connection.execute(_GIVE_VECTOR_IDS, (count,)).fetchall()
     return list(range(last + 1 - count, last + 1))
 
 
@@ -181,12 +171,11 @@ def insert_encoding(
 ) -> None:
     """Insert the vector Float32[dimension] of a document, added at `sequence`, and its blocks."""
     stored = vector.astype("<f4").tobytes()
-    checksum = vector_checksum(vector_id, sequence, stored)
+    packed = (None, None) if blocks is None else pack_block_vectors(blocks)
+    checksum = encoding_checksum(vector_id, sequence, stored, *packed)
     connection.execute(_INSERT_VECTOR, (vector_id, sequence, stored, checksum))
     if blocks is not None:
-        packed = pack_block_vectors(blocks)
-        checksum = blocks_checksum(vector_id, *packed)
-        connection.execute(_INSERT_BLOCKS, (vector_id, *packed, checksum))
+        connection.execute(_INSERT_BLOCKS, (vector_id, *packed))
 
 
 def update_description(connection: Connection, vector_id: int, document: Document) -> bool:

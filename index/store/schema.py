@@ -11,11 +11,11 @@ from index.lexical.hashed_words import FREQUENCIES_SCHEMA
 from index.optional_dependencies import require_extra
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
-from index.store.database import Connection, Connections
+from index.store.database import Connections
 from index.store.filters import METADATA_SCHEMA
 
 # Vector ids are never assigned twice, so a removed one stays removed.
-# A checksum is of its row, see `index.store.checksums`.
+# A checksum is of its row, that of a vector also of the block vectors: `index.store.checksums`.
 # `title_hash` and `title_head` are what texts that name the title are found by, see
 # `index.lexical.terms`; where servers share the store they have an index.
 # `text` is the last column: the others are then read without the pages that a long text fills.
@@ -25,7 +25,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=10,
+    version=11,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -77,9 +77,8 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {COMMON_TEXT_SCHEMA};
 {FREQUENCIES_SCHEMA};
 """,
+    mark="meta",
 )
-_INSERT_META = """
-INSERT INTO meta VALUES (?, ?, ?, 0, 0, ?, 0)"""
 _SPACE = """
 SELECT fingerprint, dimension FROM meta"""
 COLLECTIONS_DIRECTORY = "collections"
@@ -105,24 +104,19 @@ def open_truth(
     """
     if space is None and database is None and not path.is_file():
         raise StoreError(f"{path}: there is no document store here")
-    first = ("", 0) if space is None else (space.fingerprint, space.dimension)
-    values = (*first, utc_now(), secrets.token_hex(16))
-    opened: Connections
-    if database is None:
-        log = path.with_name(f"{path.name}-wal")
-        if not read_only and log.exists() and not path.exists():  # it would be replayed
-            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
-        if not read_only:
-            STORE.create_if_missing(path, _INSERT_META, values)
-        opened = SQLiteConnections(path, read_only=read_only)
-    else:
-        opened = open_postgresql(path, database, STORE, "meta", values, read_only=read_only)
+    log = path.with_name(f"{path.name}-wal")
+    if database is None and not read_only and log.exists() and not path.exists():
+        raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+    kind = STORE
+    if space is not None:
+        first = (space.fingerprint, space.dimension, utc_now(), 0, 0, secrets.token_hex(16), 0)
+        kind = STORE.beginning_with("meta", *first)
+    opened = open_tables(path, database, kind, read_only=read_only)
     try:
-        if isinstance(opened, SQLiteConnections):
-            with opened.reading() as file:
-                STORE.check(file, path)
-        with opened.reading() as connection:
-            found = read_vector_space(connection, opened.name)
+        rows = opened.read_rows(_SPACE)
+        if not rows:
+            raise StoreError(f"{opened.name}: the store does not name the checkpoint that made it")
+        found = VectorSpace(str(rows[0][0]), int(rows[0][1]))
         if space is not None and found.fingerprint != space.fingerprint:
             raise FingerprintMismatchError(found.fingerprint, space.fingerprint)
         if space is not None and found.dimension != space.dimension:
@@ -136,44 +130,19 @@ def open_truth(
     return opened, found
 
 
-def open_postgresql(
-    path: Path,
-    database: str,
-    kind: DatabaseFormat,
-    mark: str,
-    values: tuple[str | int, ...] = (),
-    *,
-    read_only: bool,
+def open_tables(
+    path: Path, database: str | None, kind: DatabaseFormat, *, read_only: bool
 ) -> Connections:
-    """Open tables in the schema of a collection; they are made if missing, unless `read_only`.
+    """Open the tables of a format: a file, or in the schema of a collection in a PostgreSQL.
 
-    `mark` is one of them, `values` are those of the first row of `meta`.
+    They are made if they are missing, unless `read_only`.
     """
+    if database is None:
+        return SQLiteConnections(path, read_only=read_only, kind=kind)
     require_extra("postgresql", "PostgreSQL", "psycopg")
-    from index.postgresql.connections import PostgreSQLConnections, tables_of  # optional
+    from index.postgresql.connections import PostgreSQLConnections  # optional
 
-    opened = PostgreSQLConnections(
-        database, collection_name(path.parent), mark, read_only=read_only
-    )
-    try:
-        insert = _INSERT_META if values else ""
-        opened.create_if_missing(kind.version, tables_of(kind.schema), insert, values)
-    except BaseException:
-        opened.close()
-        raise
-    return opened
-
-
-def read_vector_space(connection: Connection, name: str) -> VectorSpace:
-    """Return which vectors a store holds.
-
-    Raises:
-        StoreError: it does not say so.
-    """
-    found = connection.execute(_SPACE).fetchone()
-    if found is None:
-        raise StoreError(f"{name}: the store does not name the checkpoint that made it")
-    return VectorSpace(str(found[0]), int(found[1]))
+    return PostgreSQLConnections(database, collection_name(path.parent), kind, read_only=read_only)
 
 
 def has_store(path: Path, database: str | None = None) -> bool:

@@ -80,7 +80,6 @@ def snapshot(
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: options.DataArgument,
-    encoder: options.EncoderOption = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
@@ -88,7 +87,7 @@ def restore(
     if Settings().database is not None:
         raise OptionError("DATA", "LONGMATCH_DATABASE is set: restore that with pg_restore")
     checks.output_folder(data, "DATA")
-    restored = restore_backup(backup, data, checks.open_checkpoint(encoder, data=backup))
+    restored = restore_backup(backup, data)
     say(f"{data}: {_held(restored)}")
 
 

@@ -80,7 +80,7 @@ def test_the_same_text_keeps_its_vector_id(store: DocumentStore, entry: MakeEntr
     assert store.put(entries).sequence == second.sequence  # nothing has changed
     stored = store.find(["a"])["a"]
     assert (stored.document, stored.vector_id) == (renamed, first.changed[0])
-    texts = StoredTexts(store._connections, store.common_text, ask=store.shared)
+    texts = StoredTexts(store.connections, store.common_text, ask=store.connections.shared)
     named = texts.count_text(("A new title, an old title", ""))
     assert {term for term in named if term[0] == '"'} == {'"new title"'}
     np.testing.assert_array_equal(

@@ -209,7 +209,7 @@ def test_a_space_fitted_anew_whitens_all_vectors_anew(opened: Opened) -> None:
     opened.put(document(400))
     assert_compares_as_the_store(opened)
     store = opened.data.store
-    with store._connections.writing() as connection:
+    with store.connections.writing() as connection:
         insert_space(connection, whitening(2), fitted=True)
     store.alignment.refresh(SilentProgress(), fit=False)
     opened.put(document(401))

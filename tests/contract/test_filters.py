@@ -117,7 +117,7 @@ def test_a_field_is_no_sql_statement(store: DocumentStore, entry: MakeEntry, fie
 
 def values(store: DocumentStore) -> set[tuple[str, int, bytes]]:
     """Return the rows that filters read, without the vector ids."""
-    with store._connections.reading() as connection:
+    with store.connections.reading() as connection:
         return {row[:3] for row in connection.execute("SELECT * FROM metadata_values")}
 
 
@@ -138,7 +138,7 @@ def test_values_of_deleted_documents_go(store: DocumentStore, entry: MakeEntry) 
 
 def test_damaged_metadata_can_be_deleted(store: DocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", a=1), entry("b", a=2)])
-    with store._connections.writing() as connection:
+    with store.connections.writing() as connection:
         connection.execute("UPDATE documents SET metadata = '[1' WHERE id = 'a'")
     store.delete(["a"])
     assert values(store) == {a(2)}

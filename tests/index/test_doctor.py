@@ -51,6 +51,7 @@ def test_a_changed_document_is_found(aligned: DocumentStore, change: str) -> Non
         "DELETE FROM vectors WHERE vector_id = 3",
         "UPDATE block_vectors SET offsets = x'0000000005000000' WHERE vector_id = 3",
         "UPDATE block_vectors SET vectors = 'text' WHERE vector_id = 3",
+        "DELETE FROM block_vectors WHERE vector_id = 3",
     ],
 )
 def test_a_changed_vector_is_found(aligned: DocumentStore, change: str) -> None:

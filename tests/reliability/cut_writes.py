@@ -19,14 +19,12 @@ import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from encoder.blocks import Receipt
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory import collections, data_directory
 from index.directory.backup import restore_backup, write_backup
 from index.document import Document
@@ -143,7 +141,7 @@ def holds(path: Path, count: int) -> None:
 class Acknowledging:
     """A data directory, and a file that tells whether an operation on it was acknowledged."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+    def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
         self.receipt = folder / "acknowledged"
         fill(self.data, OLD)
@@ -171,8 +169,8 @@ class Publish(Acknowledging):
 class Backup:
     """Write a backup; what lies at its name is whole, and a second attempt succeeds."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
-        self.folder, self.checkpoint = folder, checkpoint
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.target = folder / "backups" / "backup"
         fill(folder / "data", OLD)
 
@@ -183,7 +181,7 @@ class Backup:
         if not self.target.exists():
             self.run()
         restored = self.folder / "checked"
-        assert restore_backup(self.target, restored, self.checkpoint).documents == OLD
+        assert restore_backup(self.target, restored).documents == OLD
         holds(restored, OLD)
         holds(self.folder / "data", OLD)
 
@@ -191,13 +189,13 @@ class Backup:
 class Restore(Backup):
     """Restore a backup: an empty directory is left, or the whole of it."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
-        super().__init__(folder, checkpoint)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         super().run()
         self.data = folder / "restored"
 
     def run(self) -> None:
-        restore_backup(self.target, self.data, self.checkpoint)
+        restore_backup(self.target, self.data)
 
     def check(self) -> None:
         try:
@@ -211,7 +209,7 @@ class Restore(Backup):
 class Swap:
     """Swap a new content in: all of the old one is there, or all of the new one."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+    def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
         fill(self.data, OLD)
         fill(self.data / data_directory.ARRIVING, NEW)
@@ -248,8 +246,8 @@ class MakeCollection(Acknowledging):
 class RemoveCollection(Acknowledging):
     """Remove a collection: all of it is there, or it is gone, and a start deletes what is left."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
-        super().__init__(folder, checkpoint)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         collections.make_collection(self.data, "papers", lambda path: fill(path, NEW))
 
     def run(self) -> None:
@@ -294,12 +292,10 @@ def attempt(run: Callable[[], None], cut: Cutter) -> int:
 
 
 def main(name: str, failure: str, folder: Path, tier: Tier) -> None:
-    opened_checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
-    checkpoint = replace(opened_checkpoint, name="ours", fingerprint=FINGERPRINT)
     for point in tier.numbers(10_000):
         place = folder / "place"
         shutil.rmtree(place, ignore_errors=True)
-        operation = OPERATIONS[name](place, checkpoint)
+        operation = OPERATIONS[name](place)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:

@@ -13,18 +13,16 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import DataDirectory
 from index.errors import BackupError
 from index.vectors.lists import ONE_LIST_BELOW
 from tests.kit.waiting import TIMEOUT_S
 from tests.reliability.numbered_documents import (
-    FINGERPRINT,
     contents,
     entry_of,
     fill,
@@ -70,7 +68,6 @@ class KillCheck:
             fill(data, self._names)
         self._versions: Versions = dict.fromkeys(self._names, 0)
         self._states: list[Versions] = []  # since the worker began
-        self._checkpoint = numbered_checkpoint()
         self.report = KillReport()
 
     def kill_once(self, number: int) -> None:
@@ -140,7 +137,7 @@ class KillCheck:
             data.close()
 
     def _compare_backups(self, some: list[str]) -> None:
-        backups = examine_backups(self._path, self._states, self._checkpoint, some)
+        backups = examine_backups(self._path, self._states, some)
         self.report.backups_cut += backups.cut
         self.report.wrong += backups.wrong
 
@@ -168,19 +165,13 @@ class BackupsFound:
     wrong: tuple[str, ...]
 
 
-def numbered_checkpoint() -> Checkpoint:
-    """Return a checkpoint that owns the vectors of numbered documents."""
-    shipped = load_checkpoint(DEFAULT_CHECKPOINT)
-    return replace(shipped, name="numbered", fingerprint=FINGERPRINT)
-
-
 def backup_path(data: Path, number: int) -> Path:
     """Return where to write a backup of a data directory."""
     return data.with_name("backups") / f"b{number}"
 
 
 def examine_backups(
-    data: Path, states: Sequence[Mapping[str, int]], checkpoint: Checkpoint, some: Sequence[str]
+    data: Path, states: Sequence[Mapping[str, int]], some: Sequence[str]
 ) -> BackupsFound:
     """Examine the folder of backups after a kill, and remove it.
 
@@ -190,7 +181,6 @@ def examine_backups(
     Args:
         data: the data directory.
         states: versions by name at every moment of the process that was killed, the present last.
-        checkpoint: of the data.
         some: names to search for in the restored directory.
     """
     folder = data.with_name("backups")
@@ -198,22 +188,20 @@ def examine_backups(
     found = sorted(folder.iterdir())
     whole = [path for path in found if not path.name.startswith(".")]
     cut = {path.with_name(path.stem.removeprefix(".")) for path in found if path not in whole}
-    wrong = [problem for path in whole for problem in _problems(path, states, checkpoint, some)]
+    wrong = [problem for path in whole for problem in _problems(path, states, some)]
     for path in cut - set(whole):
         write_backup(data, path)
-        wrong += _problems(path, states[-1:], checkpoint, some)
+        wrong += _problems(path, states[-1:], some)
     wrong += [f"{path.name} was left behind" for path in folder.glob(".*")]
     shutil.rmtree(folder)
     return BackupsFound(len(cut), tuple(wrong))
 
 
-def _problems(
-    backup: Path, states: Sequence[Mapping[str, int]], checkpoint: Checkpoint, some: Sequence[str]
-) -> list[str]:
+def _problems(backup: Path, states: Sequence[Mapping[str, int]], some: Sequence[str]) -> list[str]:
     """Restore a backup and compare; return its problems."""
     restored = backup.with_name("restored")
     try:
-        restore_backup(backup, restored, checkpoint)
+        restore_backup(backup, restored)
     except BackupError as error:
         return [f"{backup.name} has its final name but is incomplete: {error}"]
     try:

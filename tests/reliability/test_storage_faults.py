@@ -75,7 +75,7 @@ def failing_statement(connections: Any, number: int, error: Exception) -> Iterat
 )
 def test_the_nth_statement_of_a_write_fails(client: Any, error: Exception, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
-    connections = engine.default.data.store._connections
+    connections = engine.default.data.store.connections
     change: list[tuple[Callable[[], httpx.Response], set[str]]] = [
         (lambda: send(client, "index"), set(NEW)),
         (lambda: client.delete("/documents/music"), {"river"}),
@@ -128,7 +128,7 @@ def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> Non
 
 def test_a_full_database_refuses_only_what_has_no_room(client: Any) -> None:
     engine: Engine = client.app.state.engine
-    writer = engine.default.data.store._connections._writer
+    writer = engine.default.data.store.connections._writer
     assert writer is not None
     (pages,) = writer.execute("PRAGMA page_count").fetchone()
     long = [{"id": name, "text": RIVER + " " * 20_000} for name in NEW]
@@ -196,7 +196,7 @@ def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
 def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
     jobs = engine.default.jobs.store._state._connections
-    connections = engine.default.data.store._connections if part == "store" else jobs
+    connections = engine.default.data.store.connections if part == "store" else jobs
     full = sqlite3.OperationalError("database or disk is full")
     for number in tier.numbers(200):
         taken = client.get("/jobs").json()["jobs"]

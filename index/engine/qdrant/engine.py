@@ -129,7 +129,7 @@ class QdrantEngine:
                 with naming_failures(self.url):
                     self._check_version()
                     before = self._served()
-                    with self.store.alone("generation") as going_on:
+                    with self.store.connections.alone("generation") as going_on:
                         if self._served() == before:
                             self._make_generation(going_on)
                         else:
@@ -217,7 +217,7 @@ class QdrantEngine:
 
     def _follow(self, generation: Generation) -> None:
         """Apply what the store has and the generation lacks."""
-        if self.store.shared:  # another server may have applied most of it
+        if self.store.connections.shared:  # another server may have applied most of it
             generation = self._find()
         name, position = generation.name, generation.manifest.position
         changes, since = self.store.log.since(position), None

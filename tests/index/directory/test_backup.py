@@ -20,7 +20,6 @@ from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     FUSION_FILE,
-    SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     DataDirectory,
 )
@@ -52,7 +51,7 @@ def answers(directory: DataDirectory, queries: Float32) -> list[object]:
 
 
 def test_a_restored_backup_answers_the_same(
-    data: Path, checkpoint: Checkpoint, vectors: MakeVectors, tmp_path: Path
+    data: Path, vectors: MakeVectors, tmp_path: Path
 ) -> None:
     queries = vectors(QUERIES, seed=5)
     (data / "notes.txt").write_text("of somebody else")
@@ -64,7 +63,7 @@ def test_a_restored_backup_answers_the_same(
         expected = answers(server, queries)
         sequence = server.store.sequence
     shutil.rmtree(data)
-    restored = restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    restored = restore_backup(tmp_path / "backup", tmp_path / "new")
     assert restored == written
     with opened(tmp_path / "new") as server:
         assert answers(server, queries) == expected
@@ -95,7 +94,7 @@ def test_an_adoption_during_a_backup_loses_the_calibration_at_most(
     monkeypatch.setattr(shutil, "copyfile", copied)
     adopt(0.1)
     write_backup(data, tmp_path / "backup")
-    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    restore_backup(tmp_path / "backup", tmp_path / "new")
     fusion = CorpusFusion.read(tmp_path / "new", FINGERPRINT)
     assert fusion is not None
     scoring = open_scoring(replace(checkpoint, files={}), tmp_path / "new")
@@ -119,7 +118,7 @@ def test_content_that_is_replaced_is_not_backed_up(
 
 
 def test_a_backup_under_load_holds_all_that_was_acknowledged(
-    data: Path, checkpoint: Checkpoint, entry: MakeEntry, tmp_path: Path
+    data: Path, entry: MakeEntry, tmp_path: Path
 ) -> None:
     acknowledged: list[int] = []
     stop = threading.Event()
@@ -140,7 +139,7 @@ def test_a_backup_under_load_holds_all_that_was_acknowledged(
             before = len(acknowledged)
             write_backup(data, tmp_path / f"backup{turn}")
             after = len(acknowledged)
-            restore_backup(tmp_path / f"backup{turn}", tmp_path / f"new{turn}", checkpoint)
+            restore_backup(tmp_path / f"backup{turn}", tmp_path / f"new{turn}")
             with opened(tmp_path / f"new{turn}") as restored:
                 names = [f"d{number}" for number in acknowledged[:before]]
                 found = restored.store.find([f"d{n}" for n in range(1_000, 1_000 + after + 2)])
@@ -162,9 +161,7 @@ def test_no_keys_and_no_log_are_in_a_backup(data: Path, tmp_path: Path) -> None:
     assert names == {"SHA256SUMS", "store.sqlite3"}
 
 
-def test_the_collections_are_in_it(
-    data: Path, tmp_path: Path, entry: MakeEntry, checkpoint: Checkpoint
-) -> None:
+def test_the_collections_are_in_it(data: Path, tmp_path: Path, entry: MakeEntry) -> None:
     def make(path: Path) -> None:
         with opened(path) as directory:
             fill(directory, entry, range(300, 320))
@@ -175,7 +172,7 @@ def test_the_collections_are_in_it(
         written = write_backup(data, tmp_path / "backup")
     assert written.collections == ("papers",)
     restored = tmp_path / "restored"
-    assert restore_backup(tmp_path / "backup", restored, checkpoint) == written
+    assert restore_backup(tmp_path / "backup", restored) == written
     assert collections.collection_names(restored) == ["papers"]
     with opened(restored) as directory:
         assert len(directory.store) == len(directory.index) == written.documents
@@ -188,24 +185,16 @@ def test_the_collections_are_in_it(
     assert not (tmp_path / "damaged").exists()
 
 
-def test_a_folder_that_is_no_collection_is_named_and_left_out(
-    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    stray = collections.collection_path(data, "notes")
-    stray.mkdir(parents=True)
-    (stray / "notes.txt").write_text("Mine.")
-    written = write_backup(data, tmp_path / "backup")
-    assert written.collections == ()
-    assert f"{stray}: is no collection" in caplog.text
-    assert (stray / "notes.txt").read_text() == "Mine."
-    (stray / SNAPSHOTS_DIRECTORY).mkdir()  # so it was one, and has lost its documents
+def test_a_collection_without_a_store_stops_a_backup(data: Path, tmp_path: Path) -> None:
+    """It may have lost its documents; what is no collection is named, and can be moved away."""
+    collections.collection_path(data, "notes").mkdir(parents=True)
     with pytest.raises(StoreError, match="notes: there is no data directory here"):
-        write_backup(data, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+        write_backup(data, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
 
 
 def test_what_nobody_may_write_is_backed_up(
-    data: Path, tmp_path: Path, checkpoint: Checkpoint, small_disk: Callable[[int], SmallDisk]
+    data: Path, tmp_path: Path, small_disk: Callable[[int], SmallDisk]
 ) -> None:
     """Also a database besides the store that was closed, so that its log is gone."""
     with closing(sqlite3.connect(data / "state.sqlite3")) as connection:
@@ -215,20 +204,18 @@ def test_what_nobody_may_write_is_backed_up(
     source = shutil.copytree(data, disk.path / "data")
     disk.protect()
     written = write_backup(source, tmp_path / "backup")
-    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    restore_backup(tmp_path / "backup", tmp_path / "new")
     with opened(tmp_path / "new") as directory:
         assert len(directory.store) == written.documents > 0
     assert sql(tmp_path / "new/state.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
 
 
-def test_a_backup_keeps_file_permissions(
-    data: Path, tmp_path: Path, checkpoint: Checkpoint
-) -> None:
+def test_a_backup_keeps_file_permissions(data: Path, tmp_path: Path) -> None:
     names = ("state.sqlite3", "damaged.jsonl")
     for name in names:
         (data / name).touch(0o600)
     sql(data / names[0], "CREATE TABLE secrets (word TEXT)")
     write_backup(data, tmp_path / "backup")
-    restore_backup(tmp_path / "backup", tmp_path / "restored", checkpoint)
+    restore_backup(tmp_path / "backup", tmp_path / "restored")
     for name in names:
         assert (tmp_path / "restored" / name).stat().st_mode & 0o777 == 0o600

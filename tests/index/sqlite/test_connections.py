@@ -40,7 +40,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(
 def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: MakeEntry) -> None:
     store = open_store()
     store.put([entry("a")])
-    with store._connections.reading() as connection:
+    with store.connections.reading() as connection:
         store.close()
         assert connection.execute("SELECT count(*) FROM documents").fetchone() == (1,)
     with pytest.raises(sqlite3.ProgrammingError):

@@ -114,12 +114,12 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     live = LiveIndex(store, root)
     monkeypatch.setattr(index.vectors.live_index, "ADD_CHUNK", 10)
     fill(store, vectors(35, seed=1))
-    with store._connections.writing() as connection:
+    with store.connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")
     with pytest.raises(StoreError, match="the vector of vector id 25 is damaged"):
         live.catch_up()
     assert live.sequence == 0
-    with store._connections.writing() as connection:
+    with store.connections.writing() as connection:
         connection.execute("DELETE FROM documents WHERE vector_id = 25")
     live.catch_up()
     assert_equals_store(live, store)
