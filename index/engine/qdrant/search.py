@@ -30,6 +30,7 @@ _TERMS = 8  # of a document that are explained
 _EXACTLY = models.SearchParams(
     exact=True, quantization=models.QuantizationSearchParams(ignore=True)
 )
+_SUM = models.RecommendStrategy.SUM_SCORES
 Scores = dict[int, float]
 Payload = dict[str, Any]
 
@@ -225,8 +226,11 @@ class QdrantSearch:
         """
         by_words: dict[str, tuple[str, Any]] = {}
         if WORD_CHANNEL in channels and len(self.terms):
-            terms = self.terms
-            by_words[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
+            # Not the nearest: these are looked for in the list of every term, and lists grow with
+            # the collection. A recommendation reads the terms of each candidate from its point.
+            liked: Any = [sparse(self.terms.term_ids, self.terms.weights)]
+            by_terms = models.RecommendInput(positive=liked, strategy=_SUM)
+            by_words[WORD_CHANNEL] = (WORDS, models.RecommendQuery(recommend=by_terms))
         engine = self.engine
 
         def ask(generation: "Generation") -> tuple[dict[str, Scores], tuple[int, int]]:
