@@ -124,7 +124,7 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
         unmeasured = DAMAGED
     tuned = CorpusFusion.read(data, fingerprint)
     standard = read_fusion(checkpoint)
-    rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.statistics)
+    rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.spreads)
     of_feedback: Mapping[str, FittedMap] = {}
     if tuned is not None:
         rule, of_feedback = tuned.rule, tuned.probabilities

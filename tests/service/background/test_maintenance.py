@@ -238,13 +238,13 @@ def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -
     assert scoring.present.calibrator.unmeasured == TOO_FEW
     known = measured(99, 100)
     assert known is not None
-    assert known.statistics.documents == 100
+    assert known.documents == 100
     assert scoring.present.calibrator.unmeasured is None
     assert scoring.present.fusion == known.rule != general
     assert measured(100, 150) == known  # it has not grown by more than half
     grown = measured(150, 151)
     assert grown is not None
-    assert grown.statistics.documents == 151
+    assert grown.documents == 151
     (data.path / CALIBRATION_FILE).write_text("{}")
     again = make()  # as after a restart
     assert again._scoring.present.fusion == general

@@ -98,7 +98,7 @@ def test_a_better_checkpoint_replaces_the_present_one(
     try:
         measured = engine.default.calibrator.corpus
         assert measured is not None
-        rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.statistics)
+        rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.spreads)
         assert engine.default.fusion == rule
     finally:
         engine.opened.close()

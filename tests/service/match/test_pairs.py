@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import index.search.pairs
-from index.search.score import ChannelStatistics
-from tests.kit.calibrations import BY_RATE, STATISTICS, of_corpus
+from tests.kit.calibrations import BY_RATE, of_corpus
 from tests.kit.service_fixtures import with_parts
 
 
@@ -67,8 +66,7 @@ def test_calibrated_bounds_leave_the_other_pairs_out(filled: Any, bound: str, me
 def test_by_default_pairs_are_nearer_than_nearly_all_random_ones(filled: Any) -> None:
     every = pairs_of(filled, "/pairs?min_vector_score=-1")
     least = sorted(pair["vector_score"] for pair in every)[3]
-    measured = replace(STATISTICS, vector=ChannelStatistics(least - 0.1001, 0.05, 0.1))
-    corpus = replace(of_corpus(), statistics=measured)
+    corpus = replace(of_corpus(), near_cosine=least - 0.0001)
     judge = replace(BY_RATE, corpus=corpus)
     filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=judge)
     near = {(pair["left"], pair["right"]) for pair in every if pair["vector_score"] >= least}
