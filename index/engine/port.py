@@ -152,10 +152,6 @@ class Engine(Protocol):
         """Bring the engine to the present state of the store."""
         ...
 
-    def rebuild(self) -> None:
-        """Derive everything from the store again."""
-        ...
-
     def filters(self, where: Filter) -> bool:
         """Return whether a search that is opened with this filter finds what passes it alone."""
         ...
