@@ -269,8 +269,7 @@ def score_candidates(rule: LinearFusion, mode: Mode, candidates: Candidates) -> 
 def with_channel(rule: LinearFusion, ranking: Ranking, channel: str, scores: Float32) -> Ranking:
     """Return the same documents, in the same order, as other scores of a channel score them."""
     changed = ranking.candidates.with_channel(channel, scores)
-    scored = score_candidates(rule, ranking.scored_as, changed)
-    return replace(scored, receipt=ranking.receipt)
+    return score_candidates(rule, ranking.scored_as, changed)
 
 
 def read_fusion(checkpoint: Checkpoint) -> StandardRule:
