@@ -86,14 +86,7 @@ def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
         started = time.perf_counter()
         among = select_documents(data, task.options)
         seconds["filter"] = time.perf_counter() - started
-    answer = search(
-        data,
-        query,
-        task.options,
-        fusion=scoring.fusion,
-        calibrator=scoring.calibrator,
-        among=among,
-    )
+    answer = search(data, query, task.options, scoring=scoring, among=among)
     return Outcome(answer, seconds | dict(answer.seconds.items()), tuple(stored))
 
 

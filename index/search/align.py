@@ -79,9 +79,9 @@ def score_pairs(
         lexical: Float32[N], cosines of the words; None if they were not read.
     """
     vector = np.clip(vector, -1.0, 1.0).astype(np.float32)
-    semantic, scores = apply_rule(scoring.fusion, mode, vector, alignment, lexical)
-    calibrated = calibrate_scores(scoring.calibrator, mode, scores.tolist())
-    why = why_no_probability(scoring.calibrator, mode)
+    semantic, scores = apply_rule(scoring.rule, mode, vector, alignment, lexical)
+    calibrated = calibrate_scores(scoring, mode, scores.tolist())
+    why = why_no_probability(scoring, mode)
     return [
         PairScore(
             score=float(scores[row]),

@@ -95,7 +95,7 @@ def open_pair_search(
         collapse: whether to compare only one document of each family.
     """
     if least_cosine is None:
-        corpus = scoring.calibrator.corpus
+        corpus = scoring.corpus
         least_cosine = -1.0 if corpus is None else corpus.near_cosine
     sequence, ids = data.store.log.added_after(0)
     if collapse:

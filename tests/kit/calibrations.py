@@ -7,7 +7,7 @@ from pathlib import Path
 from encoder import calibration
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.calibrate import TOO_FEW, ScoreCalibrator
+from index.search.calibrate import TOO_FEW, Scoring
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution
 from index.search.score import DEFAULT_RULE, Spreads
 
@@ -35,10 +35,10 @@ def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
     return CorpusCalibration(fingerprint, SPREADS, 0.3, RULE, kinds)
 
 
-NOTHING = ScoreCalibrator(None, None, None, unmeasured=TOO_FEW)
-ONLY_MAP = ScoreCalibrator(of_checkpoint(), None, "1", unmeasured=TOO_FEW)
-BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
-ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
+NOTHING = Scoring(RULE, unmeasured=TOO_FEW)
+ONLY_MAP = Scoring(RULE, of_checkpoint(), None, "1", unmeasured=TOO_FEW)
+BY_RATE = Scoring(RULE, of_checkpoint(), of_corpus(), "1+2")
+ONLY_RATE = Scoring(RULE, None, of_corpus(), "2")
 
 
 def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:

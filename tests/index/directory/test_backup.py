@@ -99,8 +99,8 @@ def test_an_adoption_during_a_backup_loses_the_calibration_at_most(
     fusion = CorpusFusion.read(tmp_path / "new", FINGERPRINT)
     assert fusion is not None
     scoring = open_scoring(replace(checkpoint, files={}), tmp_path / "new")
-    assert scoring.fusion == fusion.rule
-    assert scoring.calibrator.unmeasured == (OTHER_RULE if moment == CALIBRATION_FILE else None)
+    assert scoring.rule == fusion.rule
+    assert scoring.unmeasured == (OTHER_RULE if moment == CALIBRATION_FILE else None)
 
 
 def test_content_that_is_replaced_is_not_backed_up(

@@ -54,7 +54,7 @@ def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
     [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
 def test_calibrated_bounds_leave_the_other_pairs_out(filled: Any, bound: str, measure: str) -> None:
-    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=BY_RATE)
+    filled.app.state.engine = with_parts(filled.app.state.engine, scores=BY_RATE)
     every = pairs_of(filled)
     limit = sorted(query["score"] for query in every)[2]
     (least,) = (query[measure] for query in every if query["score"] == limit)
@@ -68,7 +68,7 @@ def test_by_default_pairs_are_nearer_than_nearly_all_random_ones(filled: Any) ->
     least = sorted(pair["vector_score"] for pair in every)[3]
     corpus = replace(of_corpus(), near_cosine=least - 0.0001)
     judge = replace(BY_RATE, corpus=corpus)
-    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=judge)
+    filled.app.state.engine = with_parts(filled.app.state.engine, scores=judge)
     near = {(pair["left"], pair["right"]) for pair in every if pair["vector_score"] >= least}
     found = pairs_of(filled)
     assert {(pair["left"], pair["right"]) for pair in found} == near
