@@ -133,8 +133,7 @@ def _ask(
     for name, query in queries:
         for engine, data in engines.items():
             started, processor = time.perf_counter(), time.process_time()
-            by: Any = {"scoring": Scoring(rule), "among": None}
-            answer = search(data, query, _OPTIONS, **by)
+            answer = search(data, query, _OPTIONS, scoring=Scoring(rule))
             ids, seconds, of_processor = answers[engine]
             seconds.append(time.perf_counter() - started)
             of_processor.append(time.process_time() - processor)

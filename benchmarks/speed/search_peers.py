@@ -154,7 +154,7 @@ def _asking_longmatch(data: DataDirectory, queries: Mapping[str, EncodedQuery], 
         seconds, found = [], []
         for name in names:
             started = time.perf_counter()
-            answer = search(data, queries[name], options, scoring=scoring, among=None)
+            answer = search(data, queries[name], options, scoring=scoring)
             seconds.append(time.perf_counter() - started)
             found.append([hit.id for hit in answer.hits if hit.id != name][:K])
         return seconds, found

@@ -197,7 +197,7 @@ def search_for(candidate: Candidate, query: SearchableQuery) -> SearchAnswer:
 def _search(
     data: DataDirectory, query: EncodedQuery, options: SearchOptions, rule: LinearFusion
 ) -> SearchAnswer:
-    return search(data, query, options, scoring=Scoring(rule), among=None)
+    return search(data, query, options, scoring=Scoring(rule))
 
 
 def _ranker(

@@ -22,7 +22,7 @@ from index.store.filters import Filter
 from index.vectors.vector_index import NO_VECTOR
 
 VECTOR, WORDS, BLOCKS = "vector", "lexical", "alignment"  # the channels of the rule
-SearchStage = Literal["lexical", "search", "align", "fetch"]
+SearchStage = Literal["filter", "lexical", "search", "align", "fetch"]
 Seconds = dict[SearchStage, float]  # that the stages of a search have taken
 
 

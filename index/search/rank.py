@@ -34,11 +34,6 @@ from index.vectors.vector_index import NO_VECTOR
 _WIDER = 4  # how many times more candidates to rank when too few of them could be used
 
 
-def selects(options: SearchOptions) -> bool:
-    """Return whether `where` or `exclude` leave documents out."""
-    return options.where is not None or bool(options.exclude)
-
-
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
     """Return the documents that pass `where` and `exclude`; None for all.
 
@@ -59,7 +54,7 @@ def search(
     options: SearchOptions,
     *,
     scoring: Scoring,
-    among: IdSet | None,
+    among: IdSet | None = None,
 ) -> SearchAnswer:
     """Find the documents that match a query, best first: `top_k` whenever so many exist.
 
@@ -69,10 +64,13 @@ def search(
             probability nor a false positive rate.
         options: how many documents to find, by what, and which.
         scoring: how scores are combined and calibrated.
-        among: what `select_documents` returns for these options.
+        among: the documents to search; by default what `select_documents` returns.
     """
     options = _possible_now(data, options)
     seconds = Seconds()
+    if among is None and options.selects:
+        with timed(seconds, "filter"):
+            among = select_documents(data, options)
     examples = query if isinstance(query, Examples) else Examples((query,))
     searches = tuple(data.engine.open(example, seconds, options.where) for example in examples.all)
     alone = examples is not query

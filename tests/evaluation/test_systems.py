@@ -75,7 +75,6 @@ def served(data: DataDirectory, entry: EncodedDocument, mode: Mode) -> dict[str,
         EncodedQuery(entry.document.text, entry.vector, vector_id=stored.vector_id),
         SearchOptions(top_k=NUMBER, mode=mode, alignment=AlignmentOptions(budget_seconds=600)),
         scoring=Scoring(RULE),
-        among=None,
     )
     assert answer.alignment is not None
     assert answer.alignment.scored == NUMBER - 1

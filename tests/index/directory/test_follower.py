@@ -57,7 +57,7 @@ def answer(data: DataDirectory, number: int) -> SearchAnswer:
     _, vectors = data.store.vectors([document.vector_id])
     query = EncodedQuery("", vectors[0], vector_id=document.vector_id)
     options = SearchOptions(top_k=10)
-    return search(data, query, options, scoring=Scoring(RULE), among=None)
+    return search(data, query, options, scoring=Scoring(RULE))
 
 
 def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) -> None:

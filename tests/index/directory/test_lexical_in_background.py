@@ -43,7 +43,7 @@ def put(data: DataDirectory, texts: dict[str, str]) -> None:
 
 def find(data: DataDirectory, mode: Mode) -> SearchAnswer:
     options = SearchOptions(top_k=5, mode=mode)
-    return search(data, QUERY, options, scoring=Scoring(RULE), among=None)
+    return search(data, QUERY, options, scoring=Scoring(RULE))
 
 
 @pytest.fixture
