@@ -175,6 +175,9 @@ def _sparse(vectors: Any) -> Any:
 
 
 def _query(query: Any, using: str | None) -> Any:
+    if isinstance(query, models.RecommendQuery):
+        liked = [_vector(vector) for vector in cast(Any, query.recommend.positive)]
+        return edge.Query.RecommendSumScores(edge.RecommendQuery(liked, []), using)
     given = query.nearest if isinstance(query, models.NearestQuery) else query
     return edge.Query.Nearest(_vector(given), using)
 

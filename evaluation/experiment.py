@@ -21,7 +21,7 @@ from evaluation.systems import (
     HYBRID,
     LEXICAL,
     System,
-    corpus_statistics,
+    corpus_spreads,
     lexical_system,
     search_system,
     vector_system,
@@ -91,8 +91,8 @@ def longmatch_systems(
     texts = [document.text for document in documents]
     titles = [document.title for document in documents]
     lexical = None if mode == SEMANTIC else lexical_system(texts, titles, number)
-    statistics = corpus_statistics(vector, lexical, blocks, number)
-    rule = read_fusion(checkpoint).resolve(statistics)
+    spreads = corpus_spreads(vector, lexical, blocks, number)
+    rule = read_fusion(checkpoint).resolve(spreads)
     if mode != "lexical":
         yield search_system(vector, None, blocks, rule, SEMANTIC)
     if lexical is not None:

@@ -22,7 +22,7 @@ from index.search.records import (
     Mode,
     SearchOptions,
 )
-from index.search.score import LinearFusion, NullStatistics
+from index.search.score import LinearFusion, Spreads
 from index.vectors.faiss.exact import products
 
 DEPTH = 100  # of a ranking: no measure reads further
@@ -251,17 +251,17 @@ def search_system(
 _RANDOM_PAIRS = 20_000  # enough for the spread of a channel
 
 
-def corpus_statistics(
+def corpus_spreads(
     vectors: System,
     lexical: System | None,
     blocks: Sequence[AlignedBlocks] | None,
     documents: int,
-) -> NullStatistics | None:
+) -> Spreads | None:
     """Measure the channels of a corpus as `longmatch index` does; None if it is too small."""
     if documents < MIN_DOCUMENTS:
         return None
     pairs = sample_pairs(documents, 0, _RANDOM_PAIRS)
-    return channel_scores(vectors, lexical, blocks, pairs).statistics(documents)
+    return channel_scores(vectors, lexical, blocks, pairs).spreads()
 
 
 def channel_scores(

@@ -20,8 +20,7 @@ from encoder.encoder import Encoder
 from encoder.tokenizer import BlockTokenizer
 from index.directory.data_directory import DataDirectory
 from index.errors import StoreError
-from index.search.calibrate import LiveScoring, ScoreCalibrator
-from index.search.score import LinearFusion
+from index.search.calibrate import LiveScoring
 from index.sqlite.connections import is_full
 from index.store.schema import DEFAULT_COLLECTION
 from service.errors import CollectionNotFoundError, NotReadyError, ServiceError
@@ -143,16 +142,6 @@ class Collection:
     workers: Sequence[Worker]
     opened: ExitStack
     number: int = field(default_factory=count(1).__next__)
-
-    @property
-    def fusion(self) -> LinearFusion:
-        """Return how its scores are combined at present."""
-        return self.scoring.present.fusion
-
-    @property
-    def calibrator(self) -> ScoreCalibrator:
-        """Return what turns its scores into probabilities at present."""
-        return self.scoring.present.calibrator
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,15 @@ from index.directory.follower import WriterState, follow_vectors, follow_words, 
 from index.engine.parallel_steps import PARALLEL_STEPS
 from index.engine.port import EncodedQuery
 from index.errors import IndexingError
-from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
 from index.search.calibrate import Scoring
-from index.search.rank import search, select_documents, selects
+from index.search.rank import search
 from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText, StoredQuery, find_all_stored
 from service.errors import ServiceError
-from service.metrics import Metrics, Stage
+from service.metrics import Metrics
 from service.settings import LogFormat, LogLevel, Settings
 from service.telemetry import configured_logs
 from service.threads import Worker, cap_malloc_threshold
@@ -65,12 +64,10 @@ class Outcome:
 
     Attributes:
         answer: the hits.
-        seconds: time of each stage, that of the filter included.
         stored: the document that was searched for; none where that is not a stored one.
     """
 
     answer: SearchAnswer
-    seconds: Mapping[Stage, float]
     stored: tuple[EncodedText, ...] = ()
 
 
@@ -80,21 +77,8 @@ def perform(data: DataDirectory, task: Task, scoring: Scoring) -> Outcome:
     if isinstance(query, StoredQuery):
         stored = find_all_stored(data, [query])
         query = stored[0]
-    among: IdSet | None = None
-    seconds: dict[Stage, float] = {}
-    if selects(task.options):
-        started = time.perf_counter()
-        among = select_documents(data, task.options)
-        seconds["filter"] = time.perf_counter() - started
-    answer = search(
-        data,
-        query,
-        task.options,
-        fusion=scoring.fusion,
-        calibrator=scoring.calibrator,
-        among=among,
-    )
-    return Outcome(answer, seconds | dict(answer.seconds.items()), tuple(stored))
+    answer = search(data, query, task.options, scoring=scoring)
+    return Outcome(answer, tuple(stored))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from evaluation.judgements import read_qrels
 from evaluation.metrics import in_order, ndcg_at_10
 from index.directory.data_directory import STORE_FILE, DataDirectory, open_data_directory
 from index.engine.port import EncodedQuery
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import AlignmentOptions, SearchOptions
 from index.search.score import LinearFusion, read_fusion
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 BENCHMARK = "engines"
 Asked = tuple[dict[str, list[str]], list[float], list[float]]  # ids, seconds, of the processor
 _OPTIONS = SearchOptions(top_k=10, alignment=AlignmentOptions(budget_seconds=math.inf))
-_NO_CALIBRATION = ScoreCalibrator(None, None, None)
 
 
 def main(
@@ -134,8 +133,7 @@ def _ask(
     for name, query in queries:
         for engine, data in engines.items():
             started, processor = time.perf_counter(), time.process_time()
-            by: Any = {"fusion": rule, "calibrator": _NO_CALIBRATION, "among": None}
-            answer = search(data, query, _OPTIONS, **by)
+            answer = search(data, query, _OPTIONS, scoring=Scoring(rule))
             ids, seconds, of_processor = answers[engine]
             seconds.append(time.perf_counter() - started)
             of_processor.append(time.process_time() - processor)

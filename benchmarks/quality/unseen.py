@@ -145,7 +145,7 @@ def study(measured: Mapping[str, Measured], shipped: StandardRule) -> dict[str, 
     together = choose_rule(surface, corpora, line)
     results: dict[str, Any] = {
         "all": _weights(together),
-        "statistics": {**asdict(together.statistics), "line": line},
+        "spreads": {**asdict(together.spreads), "line": line},
         "corpora": {},
     }
     gains: dict[str, list[Float64]] = {"hybrid": [], "hybrid as shipped": []}
@@ -194,16 +194,16 @@ def _mode_ndcg(each: Measured, rule: StandardRule, shipped: StandardRule) -> dic
 
     def hybrid(lexical: float, alignment: float, vector: float) -> Float64:
         weights = ChannelWeights(lexical, alignment, vector)
-        changed = StandardRule(weights, rule.semantic, rule.statistics, *line)
-        return each.of(hybrid_scores(corpus, changed.resolve(corpus.statistics)))
+        changed = StandardRule(weights, rule.semantic, rule.spreads, *line)
+        return each.of(hybrid_scores(corpus, changed.resolve(corpus.spreads)))
 
-    chosen, served = rule.hybrid, shipped.resolve(corpus.statistics)
+    chosen, served = rule.hybrid, shipped.resolve(corpus.spreads)
     return {
         "vector": each.of(corpus.vector),
         "alignment": hybrid(0.0, 1.0, 0.0),
         "lexical": each.of(corpus.lexical),
-        "semantic": each.of(semantic_mode_scores(corpus, rule.resolve(corpus.statistics))),
-        "hybrid": each.of(hybrid_scores(corpus, rule.resolve(corpus.statistics))),
+        "semantic": each.of(semantic_mode_scores(corpus, rule.resolve(corpus.spreads))),
+        "hybrid": each.of(hybrid_scores(corpus, rule.resolve(corpus.spreads))),
         "hybrid without alignment": hybrid(1.0, 0.0, chosen.vector),
         "hybrid without the vector": hybrid(1.0, chosen.alignment, 0.0),
         "semantic as shipped": each.of(semantic_mode_scores(corpus, served)),

@@ -49,7 +49,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.engine.parallel_steps import PARALLEL_STEPS
 from index.engine.port import EncodedQuery
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import SearchOptions
 from index.search.score import LinearFusion
@@ -147,16 +147,14 @@ def open_longmatch(
 
 
 def _asking_longmatch(data: DataDirectory, queries: Mapping[str, EncodedQuery], top_k: int) -> Ask:
-    nothing = ScoreCalibrator(None, None, None)
+    scoring = Scoring(_RULE)
     options = SearchOptions(top_k=top_k, mode="lexical", alignment=None)
 
     def ask(names: Sequence[str]) -> tuple[list[float], list[list[str]]]:
         seconds, found = [], []
         for name in names:
             started = time.perf_counter()
-            answer = search(
-                data, queries[name], options, fusion=_RULE, calibrator=nothing, among=None
-            )
+            answer = search(data, queries[name], options, scoring=scoring)
             seconds.append(time.perf_counter() - started)
             found.append([hit.id for hit in answer.hits if hit.id != name][:K])
         return seconds, found

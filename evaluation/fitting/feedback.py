@@ -26,7 +26,7 @@ from index.directory.data_directory import DataDirectory
 from index.engine.port import EncodedQuery
 from index.errors import CorpusError
 from index.progress import Progress
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import AlignmentOptions, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion, apply_rule
@@ -42,7 +42,6 @@ MOST_LOSS = 0.05  # of nDCG@10, that the interval of the passages may reach
 _DEPTH = 200  # candidates of a query that the weights are fitted to
 _BEST = 10
 _EQUAL = 1e-9
-_UNCALIBRATED = ScoreCalibrator(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ def search_for(candidate: Candidate, query: SearchableQuery) -> SearchAnswer:
 def _search(
     data: DataDirectory, query: EncodedQuery, options: SearchOptions, rule: LinearFusion
 ) -> SearchAnswer:
-    return search(data, query, options, fusion=rule, calibrator=_UNCALIBRATED, among=None)
+    return search(data, query, options, scoring=Scoring(rule))
 
 
 def _ranker(

@@ -10,7 +10,7 @@ from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
 from evaluation.systems import (
     System,
-    corpus_statistics,
+    corpus_spreads,
     rank_scores,
     search_in_memory,
     vector_system,
@@ -18,10 +18,9 @@ from evaluation.systems import (
 from index.embed import EmbeddedCorpus
 from index.search.score import (
     DEFAULT_RULE,
-    ChannelStatistics,
     ChannelWeights,
     LinearFusion,
-    NullStatistics,
+    Spreads,
     StandardRule,
     apply_rule,
 )
@@ -44,7 +43,7 @@ class FusionCorpus:
         alignment: Float32[Q, N], NaN for documents that are not among the first candidates of
             hybrid mode.
         semantic_alignment: the same for the first candidates of semantic mode.
-        statistics: of random pairs of the corpus.
+        spreads: of random pairs of the corpus.
     """
 
     task: RetrievalTask
@@ -52,7 +51,7 @@ class FusionCorpus:
     lexical: Float32
     alignment: Float32
     semantic_alignment: Float32
-    statistics: NullStatistics
+    spreads: Spreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,13 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
         raise ValueError("the blocks of the corpus are not aligned")
     vectors = vector_system("vector", "", embedded.vectors)
     cosines, words = vectors.score(task.rows), lexical.score(task.rows)
-    statistics = corpus_statistics(vectors, lexical, embedded.aligned, len(embedded.ids))
-    unaligned = LinearFusion(DEFAULT_RULE.resolve(statistics).lexical_weight)
+    spreads = corpus_spreads(vectors, lexical, embedded.aligned, len(embedded.ids))
+    unaligned = LinearFusion(DEFAULT_RULE.resolve(spreads).lexical_weight)
     aligned = [
         search_in_memory(vectors, found_by, embedded.aligned, task.rows, unaligned)[1]
         for found_by in (lexical, None)
     ]
-    known = statistics or DEFAULT_RULE.statistics
+    known = spreads or DEFAULT_RULE.spreads
     return FusionCorpus(task, cosines, words, aligned[0], aligned[1], known)
 
 
@@ -116,11 +115,11 @@ def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) 
     any_weights = ChannelWeights(1.0, 1.0, 1.0)  # of the other mode
 
     def in_hybrid(corpus: FusionCorpus, weights: ChannelWeights) -> float:
-        rule = StandardRule(weights, any_weights, corpus.statistics, *line).resolve()
+        rule = StandardRule(weights, any_weights, corpus.spreads, *line).resolve()
         return mean_ndcg(corpus, hybrid_scores(corpus, rule))
 
     def in_semantic(corpus: FusionCorpus, weights: ChannelWeights) -> float:
-        rule = StandardRule(any_weights, weights, corpus.statistics, *line).resolve()
+        rule = StandardRule(any_weights, weights, corpus.spreads, *line).resolve()
         return mean_ndcg(corpus, semantic_mode_scores(corpus, rule))
 
     hybrid = [
@@ -147,24 +146,15 @@ def choose_rule(
     return StandardRule(
         ChannelWeights(1.0, ALIGNMENT[row], VECTOR[column]),
         ChannelWeights(0.0, 1.0, SEMANTIC_VECTOR[np.argmax(semantic)]),
-        mean_statistics([corpus.statistics for corpus in corpora]),
+        mean_spreads([corpus.spreads for corpus in corpora]),
         *line,
     )
 
 
-def mean_statistics(corpora: Sequence[NullStatistics]) -> NullStatistics:
-    """Return the mean of the statistics of corpora, each of which counts the same."""
-
-    def mean(channel: str) -> ChannelStatistics:
-        found = [getattr(statistics, channel) for statistics in corpora]
-        values = np.array([[known.mean, known.deviation, known.tail] for known in found if known])
-        return ChannelStatistics(*values.mean(axis=0).round(6).tolist())
-
-    return NullStatistics(
-        sum(statistics.documents for statistics in corpora),
-        sum(statistics.pairs for statistics in corpora),
-        *map(mean, ("vector", "alignment", "lexical")),
-    )
+def mean_spreads(corpora: Sequence[Spreads]) -> Spreads:
+    """Return the mean of the spreads of corpora, each of which counts the same."""
+    known = [[spreads.vector, spreads.alignment, spreads.lexical] for spreads in corpora]
+    return Spreads(*np.nanmean(np.array(known, dtype=np.float64), axis=0).round(6).tolist())
 
 
 def smoothed(values: Float64) -> Float64:
@@ -193,7 +183,7 @@ def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
 
 def mode_figures(corpus: FusionCorpus, standard: StandardRule) -> dict[str, float]:
     """Return the nDCG@10 of each channel and mode of search."""
-    rule = standard.resolve(corpus.statistics)
+    rule = standard.resolve(corpus.spreads)
     unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
     systems: dict[str, Callable[[], Float32]] = {
         "vector": lambda: corpus.vector,

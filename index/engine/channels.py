@@ -6,7 +6,8 @@ of a query find nothing, and are aligned with those of the best candidates.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignableDocuments
 from index.engine.port import VECTOR, WORDS, EncodedQuery, SearchStage
 from index.id_set import IdSet
-from index.lexical.lexical_index import CANDIDATES
+from index.lexical.hashed_words import HashedWords
+from index.lexical.lexical_index import CANDIDATES, LexicalIndex
 from index.lexical.scoring import LexicalQuery
 from index.lexical.segment import QueryReads
 from index.sqlite.block_vectors import as_stored
@@ -41,7 +43,15 @@ class Found:
 
 
 class Channel(Protocol):
-    """One kind of score, for one query."""
+    """One kind of score, for one query.
+
+    Attributes:
+        stage: what its time is reported as.
+        weight: in hybrid mode, where the rule does not know the channel; see `Candidates.weights`.
+    """
+
+    stage: ClassVar[SearchStage]
+    weight: ClassVar[float]
 
     @property
     def silent(self) -> bool:
@@ -57,52 +67,45 @@ class Channel(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class VectorChannel:
     """The cosine of the document vectors."""
 
-    index: LiveIndex
-    query: EncodedQuery
-    silent: bool = False
+    stage: ClassVar[SearchStage] = "search"
+    weight: ClassVar[float] = 0.0
+    silent = False
+
+    def __init__(self, _: DocumentStore, index: LiveIndex, query: EncodedQuery) -> None:
+        self._index, self._vector = index, query.vector
 
     def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
         """Find the nearest vectors."""
-        nearest = self.index.search(self.query.vector[np.newaxis], max(k, CANDIDATES), among=among)
+        nearest = self._index.search(self._vector[np.newaxis], max(k, CANDIDATES), among=among)
         found = nearest.ids[0] != NO_VECTOR
         return Found(nearest.ids[0][found], nearest.scores[0][found], not found.all())
 
     def score(self, vector_ids: Int64) -> Float32:
         """Return cosines; NaN for documents that are not in the index."""
-        return self.index.scores(self.query.vector, vector_ids)
+        return self._index.scores(self._vector, vector_ids)
 
 
-@dataclass(slots=True)
 class WordChannel:
     """The cosine of the words."""
 
-    store: DocumentStore
-    query: EncodedQuery
-    _terms: LexicalQuery | None = None
-    _reads: QueryReads | None = None
+    stage: ClassVar[SearchStage] = "lexical"
+    weight: ClassVar[float] = 0.0
 
-    @property
+    def __init__(self, store: DocumentStore, _: LiveIndex, query: EncodedQuery) -> None:
+        self._store, self._query = store, query
+
+    @cached_property
     def terms(self) -> LexicalQuery:
-        """The terms of the query, which are stored where the query is; read once."""
-        if self._terms is None:
-            query, words = self.query, self.store.words
-            if query.terms is not None:
-                self._terms = query.terms
-            elif query.vector_id != NO_VECTOR:
-                self._terms = words.read_stored(query.vector_id)
-            else:
-                self._terms = words.read(query.text, title=query.title)
-        return self._terms
+        """The terms of the query."""
+        return read_terms(self._store.words, self._query)
 
-    @property
-    def reads(self) -> QueryReads:
+    @cached_property
+    def _reads(self) -> QueryReads:
         """The same, with what was read of the local index."""
-        self._reads = self._reads or QueryReads(self.terms)
-        return self._reads
+        return QueryReads(self.terms)
 
     @property
     def silent(self) -> bool:
@@ -111,55 +114,63 @@ class WordChannel:
 
     def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
         """Find candidates by the top terms; alone, only documents that share a word."""
-        words = self.store.lexical
+        words = self._store.lexical
         if not alone:
-            return Found(words.candidates(self.reads, max(k, CANDIDATES), among))
+            return Found(words.candidates(self._reads, max(k, CANDIDATES), among))
         best = words.search(self.terms, max(k, CANDIDATES), among=among, least=k)
         return Found(best.vector_ids, best.scores, len(best.vector_ids) < k)
 
     def score(self, vector_ids: Int64) -> Float32:
         """Return cosines; 0 for documents that are not there."""
-        return self.store.lexical.score(self.reads, vector_ids)
+        return self._store.lexical.score(self._reads, vector_ids)
 
 
-@dataclass(slots=True)
-class QueryBlocks:
-    """The blocks of a query, aligned with those of stored documents.
+def read_terms(words: LexicalIndex | HashedWords, query: EncodedQuery) -> LexicalQuery:
+    """Return the terms of a query, which are stored where the query is."""
+    if query.terms is not None:
+        return query.terms
+    if query.vector_id != NO_VECTOR:
+        return words.read_stored(query.vector_id)
+    return words.read(query.text, title=query.title)
 
-    Attributes:
-        store: that has the documents.
-        read: the aligned blocks of documents, as `AlignmentIndex.read`.
-        query: what to search for.
-        blocks: of it; None until the first documents are aligned.
-        space: that the blocks are in.
-    """
 
-    store: DocumentStore
-    read: Callable[[Sequence[int]], AlignableDocuments | None]
-    query: EncodedQuery
-    blocks: AlignedBlocks | None = None
-    space: AlignmentSpace | None = None
+Channels = Mapping[str, Callable[[DocumentStore, LiveIndex, EncodedQuery], Channel]]
+CHANNELS: Channels = {VECTOR: VectorChannel, WORDS: WordChannel}
 
-    def align(self, wanted: Sequence[int]) -> Float32 | None:
-        """Return alignment scores [N] of vector ids; NaN without blocks, None if there are none.
+
+class BlockAlignment:
+    """What aligns the blocks of a query with those of stored documents: a part of its search."""
+
+    def __init__(self, store: DocumentStore, query: EncodedQuery) -> None:
+        """Align a query; its blocks are read with those of the first documents."""
+        self.store, self.query = store, query
+        self._blocks: AlignedBlocks | None = None
+        self._space: AlignmentSpace | None = None
+
+    def read_blocks(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+        """Return the blocks of documents; None if there is no space."""
+        return self.store.alignment.read(vector_ids)
+
+    def align(self, vector_ids: Int64) -> Float32 | None:
+        """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
 
         That is so if there is no space, the query has no blocks, or the documents have moved to
         another space since the first ones.
         """
-        query = self.query
-        stored = self.blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
-        documents = self.read([*wanted, query.vector_id] if stored else wanted)
+        query, wanted = self.query, vector_ids.tolist()
+        stored = self._blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
+        documents = self.read_blocks([*wanted, query.vector_id] if stored else wanted)
         if documents is None:
             return None
-        if self.blocks is None:
+        if self._blocks is None:
             ours = documents.blocks.get(query.vector_id) if stored else None
-            self.blocks = ours or self._project(documents)
-            self.space = documents.space
-        if self.blocks is None or documents.space is not self.space:
+            self._blocks = ours or self._project(documents)
+            self._space = documents.space
+        if self._blocks is None or documents.space is not self._space:
             return None
         rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
         scores = np.full(len(wanted), np.nan, dtype=np.float32)
-        scores[rows] = align(self.blocks, [documents.blocks[wanted[row]] for row in rows])
+        scores[rows] = align(self._blocks, [documents.blocks[wanted[row]] for row in rows])
         return scores
 
     def _project(self, documents: AlignableDocuments) -> AlignedBlocks | None:
@@ -171,24 +182,3 @@ class QueryBlocks:
         if stored is None:
             return None
         return documents.project(query.text, stored.vectors, stored.offsets)
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelKind:
-    """How the local engine makes a channel.
-
-    Attributes:
-        make: of the store, the index over its vectors, and a query.
-        stage: what its time is reported as.
-        weight: in hybrid mode, where the rule does not know the channel; see `Candidates.weights`.
-    """
-
-    make: Callable[[DocumentStore, LiveIndex, EncodedQuery], Channel]
-    stage: SearchStage
-    weight: float = 0.0
-
-
-CHANNELS: Mapping[str, ChannelKind] = {
-    VECTOR: ChannelKind(lambda _, index, query: VectorChannel(index, query), "search"),
-    WORDS: ChannelKind(lambda store, _, query: WordChannel(store, query), "lexical"),
-}

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
-from index.engine.channels import CHANNELS, Channel, ChannelKind, QueryBlocks, WordChannel
+from index.engine.channels import CHANNELS, BlockAlignment, Channels, WordChannel
 from index.engine.parallel_steps import PARALLEL_STEPS
 from index.engine.port import VECTOR, WORDS, Candidates, EncodedQuery, Seconds, timed
 from index.errors import IndexingError
@@ -29,7 +29,7 @@ class LocalEngine:
 
     store: DocumentStore
     index: LiveIndex
-    channels: Mapping[str, ChannelKind] = field(default_factory=lambda: CHANNELS)
+    channels: Channels = field(default_factory=lambda: CHANNELS)
     failure: IndexingError | None = None
 
     @property
@@ -55,12 +55,6 @@ class LocalEngine:
         """Bring the index to the store; the followers are brought there by what writes."""
         self.index.catch_up()
 
-    def rebuild(self) -> None:
-        """Derive the index and the followers from the store again."""
-        for follower in self.store.followers:
-            follower.rebuild()
-        self.index.rebuild()
-
     def filters(self, where: Filter) -> bool:
         """Return False: what passes a filter is read from the store."""
         return False
@@ -71,30 +65,19 @@ class LocalEngine:
         """Begin the searches for a query, in all that any server has stored before."""
         if self.store.connections.shared and self.store.sequence != self.index.sequence:
             self.index.catch_up()
-        made = {
-            name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()
+        return LocalSearch(self, query, seconds)
+
+
+class LocalSearch(BlockAlignment):
+    """The searches for one query, and what was read for it."""
+
+    def __init__(self, engine: LocalEngine, query: EncodedQuery, seconds: Seconds) -> None:
+        """Search an engine for a query; the time of each stage is added to seconds."""
+        super().__init__(engine.store, query)
+        self._index, self._seconds = engine.index, seconds
+        self._channels = {
+            name: make(engine.store, engine.index, query) for name, make in engine.channels.items()
         }
-        blocks = QueryBlocks(self.store, self.store.alignment.read, query)
-        return LocalSearch(self, query, made, seconds, blocks)
-
-
-@dataclass(slots=True)
-class LocalSearch:
-    """The searches for one query, and what was read for it.
-
-    Attributes:
-        engine: that is searched.
-        query: what to search for.
-        channels: by name.
-        seconds: time of each stage.
-        blocks: of the query.
-    """
-
-    engine: LocalEngine
-    query: EncodedQuery
-    channels: Mapping[str, Channel]
-    seconds: Seconds
-    blocks: QueryBlocks
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
         """Find the best documents of each of these channels, with their scores in all of them."""
@@ -102,22 +85,17 @@ class LocalSearch:
         # Words first: reading them takes this thread, comparing vectors another one.
         names = self._extended(channels)[::-1]
         alone = len(names) == 1
-        each = self._each(names, lambda name: self.channels[name].find(k, among, alone=alone))
+        each = self._each(names, lambda name: self._channels[name].find(k, among, alone=alone))
         found = dict(zip(names, each, strict=True))
-        parts = [part.vector_ids for part in found.values()]
-        ids = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+        ids = np.unique(np.concatenate([part.vector_ids for part in each]))
         scored = list(dict.fromkeys([*names, VECTOR]))
 
         def score(name: str) -> Float32:
-            part = found.get(name)
-            if part is None or part.scores is None:
-                return self.channels[name].score(ids)
-            if len(parts) == 1:
-                return part.scores
             scores = np.full(len(ids), np.nan, dtype=np.float32)
-            scores[np.searchsorted(ids, part.vector_ids)] = part.scores
+            if name in found and (known := found[name].scores) is not None:
+                scores[np.searchsorted(ids, found[name].vector_ids)] = known
             missing = np.isnan(scores)
-            scores[missing] = self.channels[name].score(ids[missing])
+            scores[missing] = self._channels[name].score(ids[missing])
             return scores
 
         scores = dict(zip(scored, self._each(scored, score), strict=True))
@@ -128,41 +106,31 @@ class LocalSearch:
         """Score documents Int64[N] in these channels; what the index has not is left out."""
         before = self._at()
         names = self._extended(channels)
-        scores = self._each(names, lambda name: self.channels[name].score(vector_ids))
+        scores = self._each(names, lambda name: self._channels[name].score(vector_ids))
         found = dict(zip(names, scores, strict=True))
         return self._candidates(vector_ids, found, exhausted=False, at=before)
 
-    def align(self, vector_ids: Int64) -> Float32 | None:
-        """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
-
-        That is so if there is no space, the query has no blocks, or the documents have moved to
-        another space since the first ones.
-        """
-        return self.blocks.align(vector_ids.tolist())
-
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
-        words = self.channels[WORDS]
-        if not isinstance(words, WordChannel):
-            return {}
-        with timed(self.seconds, "lexical"):
-            return self.engine.store.lexical.explain(words.terms, vector_ids, _TERMS)
+        with timed(self._seconds, "lexical"):
+            terms = cast(WordChannel, self._channels[WORDS]).terms
+            return self.store.lexical.explain(terms, vector_ids, _TERMS)
 
     def common_share(self) -> float:
         """Return what share of the words of the stored query is common text."""
-        return cast(AlignmentIndex, self.engine.store.alignment).common_share(self.query.vector_id)
+        return cast(AlignmentIndex, self.store.alignment).common_share(self.query.vector_id)
 
     def _extended(self, channels: Sequence[str]) -> list[str]:
         """Return channels with those of their own weight, which only hybrid mode has."""
         if len(channels) == 1:
             return list(channels)
-        return [*channels, *(name for name, kind in self.engine.channels.items() if kind.weight)]
+        return [*channels, *(name for name, channel in self._channels.items() if channel.weight)]
 
     def _each(self, names: Sequence[str], step: Callable[[str], T]) -> list[T]:
         """Return what a step returns for each channel; the last one is done by another core."""
 
         def measured(name: str) -> T:
-            with timed(self.seconds, self.engine.channels[name].stage):
+            with timed(self._seconds, self._channels[name].stage):
                 return step(name)
 
         if len(names) == 1:
@@ -174,12 +142,12 @@ class LocalSearch:
         return [*most, rest]
 
     def _at(self) -> tuple[int, int]:
-        return self.engine.index.generation, self.engine.index.sequence
+        return self._index.generation, self._index.sequence
 
     def _candidates(
         self, ids: Int64, scores: Mapping[str, Float32], *, exhausted: bool, at: tuple[int, int]
     ) -> Candidates:
-        kinds = self.engine.channels
-        silent = frozenset(name for name in scores if self.channels[name].silent)
-        weights = {name: kinds[name].weight for name in scores if kinds[name].weight}
+        used = {name: self._channels[name] for name in scores}
+        silent = frozenset(name for name, channel in used.items() if channel.silent)
+        weights = {name: channel.weight for name, channel in used.items() if channel.weight}
         return Candidates(ids, scores, silent, weights, exhausted, *at).present()

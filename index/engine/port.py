@@ -22,7 +22,7 @@ from index.store.filters import Filter
 from index.vectors.vector_index import NO_VECTOR
 
 VECTOR, WORDS, BLOCKS = "vector", "lexical", "alignment"  # the channels of the rule
-SearchStage = Literal["lexical", "search", "align", "fetch"]
+SearchStage = Literal["filter", "lexical", "search", "align", "fetch"]
 Seconds = dict[SearchStage, float]  # that the stages of a search have taken
 
 
@@ -150,10 +150,6 @@ class Engine(Protocol):
 
     def catch_up(self) -> None:
         """Bring the engine to the present state of the store."""
-        ...
-
-    def rebuild(self) -> None:
-        """Derive everything from the store again."""
         ...
 
     def filters(self, where: Filter) -> bool:

@@ -7,7 +7,6 @@ remain comparable.
 """
 
 import time
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.result import PairScore
 from index.engine.port import BLOCKS, QuerySearch
 from index.search.calibrate import Scoring, calibrate_scores, why_no_probability
-from index.search.records import AlignmentOptions, AlignmentReceipt, Mode
+from index.search.records import AlignmentOptions, Mode
 from index.search.score import LinearFusion, Ranking, apply_rule, with_channel
 
 _CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether to go on
@@ -28,44 +27,39 @@ def align_candidates(
     rule: LinearFusion,
     options: AlignmentOptions,
     k: int,
-) -> Ranking:
+    deadline: float,
+) -> Ranking | None:
     """Align the best candidates of a ranking with the query; return all of it, in its order.
 
     They are aligned in the order of the ranking, except those that would not be among the k best
     even with `margin` times the highest alignment score of the last ones, or with `margin` times
-    the highest of all in proportion to the score of the ranking. Out of the budget, none is.
+    the highest of all in proportion to the score of the ranking.
 
     Args:
         query: the searches for it.
         ranking: of the first stage, without the query.
         rule: how scores are combined.
-        options: how many are aligned, in how much time.
+        options: how many are aligned.
         k: how many are to be found.
+        deadline: of `time.perf_counter`; after it, None is returned.
     """
-    deadline = time.perf_counter() + options.budget_seconds
     ids = ranking.vector_ids
-    best = np.arange(min(len(ids), options.candidates))
-    receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
-    alignment: Float32 | None = None
+    alignment = np.full(len(ids), np.nan, dtype=np.float32)
     size = max(_CANDIDATES_A_CALL, k)
-    rest = undecided = best
+    rest = undecided = np.arange(min(len(ids), options.candidates))
     while len(undecided):
         if time.perf_counter() >= deadline:
-            return replace(ranking, receipt=receipt)
+            return None
         chosen, size = undecided[:size], _CANDIDATES_A_CALL
         rest = np.setdiff1d(rest, chosen, assume_unique=True)
         scores = query.align(ids[chosen])
         if scores is None:
             break
-        if alignment is None:
-            alignment = np.full(len(ids), np.nan, dtype=np.float32)
         alignment[chosen] = scores
         undecided = rest[_may_be_best(ranking, rule, alignment, chosen, k, options.margin)[rest]]
-    if alignment is None:
-        return replace(ranking, receipt=receipt)
-    scored = int((~np.isnan(alignment)).sum())
-    aligned = with_channel(rule, ranking, BLOCKS, alignment)
-    return replace(aligned, receipt=replace(receipt, aligned=True, scored=scored))
+    if np.isnan(alignment).all():
+        return ranking
+    return with_channel(rule, ranking, BLOCKS, alignment)
 
 
 def score_pairs(
@@ -85,9 +79,9 @@ def score_pairs(
         lexical: Float32[N], cosines of the words; None if they were not read.
     """
     vector = np.clip(vector, -1.0, 1.0).astype(np.float32)
-    semantic, scores = apply_rule(scoring.fusion, mode, vector, alignment, lexical)
-    calibrated = calibrate_scores(scoring.calibrator, mode, scores.tolist())
-    why = why_no_probability(scoring.calibrator, mode)
+    semantic, scores = apply_rule(scoring.rule, mode, vector, alignment, lexical)
+    calibrated = calibrate_scores(scoring, mode, scores.tolist())
+    why = why_no_probability(scoring, mode)
     return [
         PairScore(
             score=float(scores[row]),

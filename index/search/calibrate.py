@@ -66,10 +66,11 @@ class CalibratedScore:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreCalibrator:
-    """Calibrates the scores of a checkpoint and a data directory.
+class Scoring:
+    """How the scores of a data directory are combined and calibrated.
 
     Attributes:
+        rule: how they are combined.
         checkpoint: calibration of the checkpoint, if it has one.
         corpus: calibration of the data directory, if it was measured.
         version: of everything that a probability depends on: all versions, joined by `+`.
@@ -78,9 +79,10 @@ class ScoreCalibrator:
         unmeasured: why the data directory was not measured; None if it was.
     """
 
-    checkpoint: Calibration | None
-    corpus: CorpusCalibration | None
-    version: str | None
+    rule: LinearFusion
+    checkpoint: Calibration | None = None
+    corpus: CorpusCalibration | None = None
+    version: str | None = None
     of_feedback: Mapping[str, FittedMap] = field(default_factory=dict)
     unmeasured: str | None = None
 
@@ -97,14 +99,6 @@ class ScoreCalibrator:
         if found is None or random_pairs is None:
             return None
         return FittedMap(found.map.of_corpus(random_pairs.tail), found.error)
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """How the scores of a data directory are combined and calibrated."""
-
-    fusion: LinearFusion
-    calibrator: ScoreCalibrator
 
 
 def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = None) -> Scoring:
@@ -124,7 +118,7 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
         unmeasured = DAMAGED
     tuned = CorpusFusion.read(data, fingerprint)
     standard = read_fusion(checkpoint)
-    rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.statistics)
+    rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.spreads)
     of_feedback: Mapping[str, FittedMap] = {}
     if tuned is not None:
         rule, of_feedback = tuned.rule, tuned.probabilities
@@ -134,14 +128,14 @@ def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = Non
         unmeasured, of_corpus = OTHER_RULE, None
     parts = (of_checkpoint, of_corpus, tuned if of_feedback else None)
     version = "+".join(part.version for part in parts if part is not None) or None
-    calibrator = ScoreCalibrator(
+    return Scoring(
+        rule,
         of_checkpoint,
         of_corpus,
         version,
         of_feedback,
         None if of_corpus is not None else TOO_FEW if few else unmeasured,
     )
-    return Scoring(rule, calibrator)
 
 
 class LiveScoring:
@@ -167,7 +161,7 @@ class LiveScoring:
             Whether anything was measured.
         """
         store, path = self._directory.store, self._directory.path
-        known = self.present.calibrator.corpus
+        known = self.present.corpus
         if not is_outdated(known, len(store), store.alignment.space_number):
             return False
         tuned = CorpusFusion.read(path, vector_space(self._checkpoint).fingerprint)
@@ -178,17 +172,17 @@ class LiveScoring:
 
 
 def calibrate_scores(
-    calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
+    scoring: Scoring, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
     """Calibrate each score of a mode; both measures are monotone in the score."""
     inputs = np.array(scores, dtype=np.float64)
-    distribution, fitted = calibrator.null_distribution(mode), calibrator.probability_map(mode)
+    distribution, fitted = scoring.null_distribution(mode), scoring.probability_map(mode)
     rates: list[float] | None = None
     highest = 0.0
     if distribution is not None:
         rates = false_positive_rates(distribution, inputs).tolist()
         highest = CHANCE_DOCUMENTS / distribution.documents
-        if mode not in calibrator.of_feedback:
+        if mode not in scoring.of_feedback:
             inputs = standard_scores(inputs, distribution.median, distribution.tail)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
@@ -201,11 +195,11 @@ def calibrate_scores(
     ]
 
 
-def why_no_probability(calibrator: ScoreCalibrator, mode: Mode) -> str | None:
+def why_no_probability(scoring: Scoring, mode: Mode) -> str | None:
     """Return why scores of a mode have no probability; None where they have."""
-    if calibrator.probability_map(mode) is not None:
+    if scoring.probability_map(mode) is not None:
         return None
-    return calibrator.unmeasured or NO_MAP
+    return scoring.unmeasured or NO_MAP
 
 
 def within(bounds: Bounds, score: float, calibrated: CalibratedScore | PairScore) -> bool:
@@ -220,10 +214,10 @@ def within(bounds: Bounds, score: float, calibrated: CalibratedScore | PairScore
 
 
 def served_kinds(
-    calibrator: ScoreCalibrator,
+    scoring: Scoring,
 ) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
     """Return the map and the distribution of the kind of score of each mode."""
     return {
-        kind: (calibrator.probability_map(kind), calibrator.null_distribution(kind))
+        kind: (scoring.probability_map(kind), scoring.null_distribution(kind))
         for kind in sorted(get_args(Mode))
     }

@@ -1,8 +1,8 @@
 """How random pairs of documents of one corpus score, and `calibration.json` in a data directory.
 
 Nearly all pairs of a corpus are not matches, so the share of random pairs that reach a score
-estimates its false positive rate without any label. The file holds the statistics of each channel,
-by which the rule standardises them, and such a null distribution for each kind of score. It is
+estimates its false positive rate without any label. The file holds the spread of each channel, by
+which the rule standardises it, and such a null distribution for each kind of score. It is
 measured at the end of `longmatch index` and by the maintenance of a server, from `MIN_DOCUMENTS`
 on, and again when the collection has changed (`is_outdated`).
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from encoder.alignment.scoring import align_pairs
 from encoder.alignment.space import AlignedBlocks
@@ -23,13 +24,7 @@ from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
 from index.search.fitted import Fitted
 from index.search.records import Mode
-from index.search.score import (
-    ChannelStatistics,
-    LinearFusion,
-    NullStatistics,
-    StandardRule,
-    apply_rule,
-)
+from index.search.score import LinearFusion, Spreads, StandardRule, apply_rule
 from index.store.document_store import DocumentStore
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
@@ -207,17 +202,13 @@ class ChannelScores:
     alignment: Float32 | None
     lexical: Float32 | None
 
-    def statistics(self, documents: int) -> NullStatistics:
-        """Return the statistics of random pairs of so many documents."""
+    def spreads(self) -> Spreads:
+        """Return the spreads of random pairs."""
         aligned = None if self.alignment is None else self.alignment[~np.isnan(self.alignment)]
-        return NullStatistics(
-            documents,
-            len(self.vector),
-            ChannelStatistics.of(self.vector.astype(np.float64)),
-            None
-            if aligned is None or not len(aligned)
-            else ChannelStatistics.of(aligned.astype(np.float64)),
-            None if self.lexical is None else ChannelStatistics.of(self.lexical.astype(np.float64)),
+        return Spreads(
+            _spread(self.vector),
+            None if aligned is None or not len(aligned) else _spread(aligned),
+            None if self.lexical is None else _spread(self.lexical),
         )
 
     def by_mode(self, rule: LinearFusion) -> dict[Mode, Float64]:
@@ -229,6 +220,10 @@ class ChannelScores:
             found["lexical"] = self.lexical.astype(np.float64)
             found["hybrid"] = hybrid.astype(np.float64)
         return found
+
+
+def _spread(scores: Float32) -> float:
+    return round(float(scores.astype(np.float64).std()), _SCORE_DECIMALS)
 
 
 def score_channels(channels: Channels, pairs: Int64, progress: Progress) -> ChannelScores:
@@ -249,20 +244,27 @@ class CorpusCalibration(Fitted):
     """How random pairs of a data directory score.
 
     Attributes:
-        statistics: of the channels.
+        spreads: of the channels.
+        near_cosine: of document vectors, that about 1 of 1,000 pairs reach.
         rule: how the scores that were measured are combined.
         kinds: distributions by kind of score.
         space: the number of the alignment space in the store; 0 without one.
     """
 
     FILE = CALIBRATION_FILE
-    FORMAT = 3
+    FORMAT = 4
     AGAIN = "calibrate again"
 
-    statistics: NullStatistics
+    spreads: Spreads
+    near_cosine: FiniteFloat
     rule: LinearFusion
     kinds: Mapping[str, NullDistribution]
     space: int = 0
+
+    @property
+    def documents(self) -> int:
+        """How many were measured."""
+        return self.kinds["semantic"].documents
 
 
 def measure_channels(
@@ -277,7 +279,7 @@ def measure_channels(
 
     Args:
         channels: of the documents.
-        rule: of the checkpoint, which the statistics resolve; or a rule of this corpus.
+        rule: of the checkpoint, which the spreads resolve; or a rule of this corpus.
         progress: advances by pairs.
         fingerprint: of the vectors.
         seed: of the sample of pairs.
@@ -285,13 +287,14 @@ def measure_channels(
     documents = len(channels.vectors)
     pairs = sample_pairs(documents, seed)
     scored = score_channels(channels, pairs, progress)
-    statistics = scored.statistics(documents)
-    resolved = rule if isinstance(rule, LinearFusion) else rule.resolve(statistics)
+    spreads = scored.spreads()
+    resolved = rule if isinstance(rule, LinearFusion) else rule.resolve(spreads)
+    near = round(float(np.quantile(scored.vector, 0.999)), _SCORE_DECIMALS)
     kinds = {
         str(mode): measure_distribution(scores, documents)
         for mode, scores in scored.by_mode(resolved).items()
     }
-    return CorpusCalibration(fingerprint, statistics, resolved, kinds)
+    return CorpusCalibration(fingerprint, spreads, near, resolved, kinds)
 
 
 # Share of the documents by which a collection may have grown or shrunk since it was measured.
@@ -304,7 +307,7 @@ def is_outdated(known: CorpusCalibration | None, documents: int, space: int) -> 
         return False
     if known is None or known.space != space:
         return True
-    before = min(known.statistics.documents, MAX_DOCUMENTS)
+    before = min(known.documents, MAX_DOCUMENTS)
     return abs(min(documents, MAX_DOCUMENTS) - before) > _OUTDATED * before
 
 
@@ -321,7 +324,7 @@ def measure_store(
 
     Args:
         store: of at least `MIN_DOCUMENTS`.
-        rule: of the checkpoint, which the statistics resolve; or a rule of this corpus.
+        rule: of the checkpoint, which the spreads resolve; or a rule of this corpus.
         progress: advances by documents and pairs.
         seed: of the sample.
 

@@ -95,9 +95,8 @@ def open_pair_search(
         collapse: whether to compare only one document of each family.
     """
     if least_cosine is None:
-        corpus = scoring.calibrator.corpus
-        measured = None if corpus is None else corpus.statistics.vector
-        least_cosine = -1.0 if measured is None else measured.mean + measured.tail
+        corpus = scoring.corpus
+        least_cosine = -1.0 if corpus is None else corpus.near_cosine
     sequence, ids = data.store.log.added_after(0)
     if collapse:
         ids = _first_of_families(data, ids)

@@ -21,22 +21,17 @@ from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
 from index.search.align import known
-from index.search.calibrate import CalibratedScore, ScoreCalibrator, calibrate_scores, within
+from index.search.calibrate import CalibratedScore, Scoring, calibrate_scores, within
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.ranker import Ranker
 from index.search.records import Examples, Hit, SearchAnswer, SearchOptions
-from index.search.score import LinearFusion, Ranking
+from index.search.score import Ranking
 from index.store.document_store import DocumentStore
 from index.store.filters import matches
 from index.store.records import DocumentSummary
 from index.vectors.vector_index import NO_VECTOR
 
 _WIDER = 4  # how many times more candidates to rank when too few of them could be used
-
-
-def selects(options: SearchOptions) -> bool:
-    """Return whether `where` or `exclude` leave documents out."""
-    return options.where is not None or bool(options.exclude)
 
 
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
@@ -58,9 +53,8 @@ def search(
     query: EncodedQuery | Examples,
     options: SearchOptions,
     *,
-    fusion: LinearFusion,
-    calibrator: ScoreCalibrator,
-    among: IdSet | None,
+    scoring: Scoring,
+    among: IdSet | None = None,
 ) -> SearchAnswer:
     """Find the documents that match a query, best first: `top_k` whenever so many exist.
 
@@ -69,21 +63,23 @@ def search(
         query: what to search for: one document, or several examples, whose hits have neither a
             probability nor a false positive rate.
         options: how many documents to find, by what, and which.
-        fusion: how hybrid mode combines the scores of vectors and words.
-        calibrator: of the scores.
-        among: what `select_documents` returns for these options.
+        scoring: how scores are combined and calibrated.
+        among: the documents to search; by default what `select_documents` returns.
     """
     options = _possible_now(data, options)
     seconds = Seconds()
+    if among is None and options.selects:
+        with timed(seconds, "filter"):
+            among = select_documents(data, options)
     examples = query if isinstance(query, Examples) else Examples((query,))
     searches = tuple(data.engine.open(example, seconds, options.where) for example in examples.all)
     alone = examples is not query
-    ranker = Ranker(examples, options, fusion, searches, seconds, alone=alone)
+    ranker = Ranker(examples, options, scoring.rule, searches, seconds, alone=alone)
     common = [
         _common_share(data.store, example, search)
         for example, search in zip(examples.all, searches, strict=True)
     ]
-    find = partial(_find, data, ranker, calibrator)
+    find = partial(_find, data, ranker, scoring)
     first = replace(find(among), common_text=sum(common) / len(common))
     if not options.collapse:
         return first
@@ -123,7 +119,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
 
 def _find(
-    data: DataDirectory, ranker: Ranker, calibrator: ScoreCalibrator, among: IdSet | None
+    data: DataDirectory, ranker: Ranker, scoring: Scoring, among: IdSet | None
 ) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     top_k = k = ranker.options.top_k
@@ -134,7 +130,7 @@ def _find(
             break
         k = _WIDER * max(k, CANDIDATES)
     return SearchAnswer(
-        hits=_hits(ranker, calibrator, best, documents),
+        hits=_hits(ranker, scoring, best, documents),
         scored_as=best.scored_as,
         generation=best.candidates.generation,
         sequence=best.candidates.position,
@@ -183,7 +179,7 @@ def _read(
 
 def _hits(
     ranker: Ranker,
-    calibrator: ScoreCalibrator,
+    scoring: Scoring,
     ranking: Ranking,
     documents: Sequence[DocumentSummary],
 ) -> tuple[Hit, ...]:
@@ -194,7 +190,7 @@ def _hits(
     ids, scores = ranking.vector_ids.tolist(), ranking.scores.tolist()
     channels = ranking.candidates.scores
     terms = ranker.terms(ranking)
-    calibrated = calibrate_scores(calibrator, ranking.scored_as, scores)
+    calibrated = calibrate_scores(scoring, ranking.scored_as, scores)
     if ranking.parts:  # no pair of documents has such a score
         calibrated = [CalibratedScore() for _ in ids]
     by_example = [ranker.example_scores(ranking, row) for row in range(len(ids))]

@@ -20,6 +20,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.engine.port import (
+    BLOCKS,
     VECTOR,
     WORDS,
     Candidates,
@@ -90,10 +91,7 @@ class Ranker:
         if alignment is None or mode == "lexical":
             return ranking
         with timed(self.seconds, "align"):
-            if self.alone:
-                query = self.searches[0]
-                return align_candidates(query, ranking, self.fusion, alignment, k).sorted()
-            return self._align(ranking, alignment)
+            return self._align(ranking, alignment, k)
 
     def rescored(self, ranking: Ranking, rows: Int64, cosines: Sequence[Float32]) -> Ranking:
         """Rank the same documents by the exact cosines Float32[M] of rows Int64[M] and examples."""
@@ -155,22 +153,25 @@ class Ranker:
             present = np.intersect1d(present, part.vector_ids)
         return [part.take(np.flatnonzero(np.isin(part.vector_ids, present))) for part in parts]
 
-    def _align(self, ranking: Ranking, options: AlignmentOptions) -> Ranking:
-        """Align the best with each example; out of time, the ranking is what it was."""
+    def _align(self, ranking: Ranking, options: AlignmentOptions, k: int) -> Ranking:
+        """Align the best with the query or each example; out of time, the ranking is what it was.
+
+        By several examples all of the best are, not only those that may be among the first k.
+        """
         deadline = time.perf_counter() + options.budget_seconds
         most = min(len(ranking), options.candidates)
-        receipt = AlignmentReceipt(aligned=False, candidates=most, scored=0)
+        if not self.alone:
+            options, k = replace(options, margin=inf), most
         aligned: list[Ranking] = []
-        for part, searches in zip(ranking.parts, self.searches, strict=True):
-            left = deadline - time.perf_counter()
-            limits = replace(options, budget_seconds=left, margin=inf)
-            aligned.append(align_candidates(searches, part, self.fusion, limits, most))
-            if time.perf_counter() >= deadline:
-                return replace(ranking, receipt=receipt)
-        scored_rows = [0 if part.receipt is None else part.receipt.scored for part in aligned]
-        receipt = replace(receipt, aligned=max(scored_rows) > 0, scored=max(scored_rows))
+        for part, search in zip(ranking.parts or (ranking,), self.searches, strict=True):
+            found = align_candidates(search, part, self.fusion, options, k, deadline)
+            if found is None:
+                return replace(ranking, receipt=AlignmentReceipt(False, most, 0))
+            aligned.append(found)
+        known = [~np.isnan(part.candidates.scores.get(BLOCKS, np.nan)) for part in aligned]
+        scored = max(int(np.count_nonzero(rows)) for rows in known)
         joined = self._join(aligned, exhausted=ranking.candidates.exhausted)
-        return replace(joined, receipt=receipt)
+        return replace(joined, receipt=AlignmentReceipt(scored > 0, most, scored))
 
     def _join(self, parts: Sequence[Ranking], *, exhausted: bool) -> Ranking:
         """Rank the documents of parts, all in the same order, by the scores of all parts."""

@@ -100,6 +100,11 @@ class SearchOptions:
     collapse: bool = False
     alignment: AlignmentOptions | None = DEFAULT_ALIGNMENT
 
+    @property
+    def selects(self) -> bool:
+        """Whether `where` or `exclude` leave documents out."""
+        return self.where is not None or bool(self.exclude)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:

@@ -11,9 +11,9 @@ encoder. Means do not change an order, and the weights sum to 1: a document scor
 The alignment has one weight in semantic mode and another in hybrid mode. Documents that were not
 aligned get the alignment score to expect of their vector score, a line fitted to the pairs of a
 first stage. Unlike rank fusion or scores standardised within an answer, the score of a pair
-depends on the two documents and the statistics of the collection alone, so it can be calibrated.
+depends on the two documents and the spreads of the collection alone, so it can be calibrated.
 
-`fusion.json` in a checkpoint holds the weights for its vectors, and the statistics of general
+`fusion.json` in a checkpoint holds the weights for its vectors, and the spreads of general
 corpora, which serve collections too small to be measured. `fusion.json` in a data directory, which
 `longmatch tune` fits to the feedback of a corpus, is optional and counts instead.
 """
@@ -22,11 +22,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, FiniteFloat
 
-from encoder.arrays import Float32, Float64, Int64
+from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from encoder.calibration import (
     HYBRID,
@@ -44,7 +45,9 @@ from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
 from index.search.fitted import Fitted
 from index.search.records import AlignmentReceipt, Mode
 
-FORMAT = 2
+FORMAT = 3
+Share = Annotated[FiniteFloat, Field(ge=0, le=1)]  # checked where a file is read
+NotNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +61,13 @@ class LinearFusion:
         semantic_alignment_weight: in that of semantic mode.
         expected_slope: of the line from vector score to alignment score.
         expected_intercept: of that line.
-
-    Raises:
-        ValueError: a weight is not from 0 to 1, or the line is not finite or falls.
     """
 
-    lexical_weight: float
-    hybrid_alignment_weight: float = 0.0
-    semantic_alignment_weight: float = 0.0
-    expected_slope: float = 0.0
-    expected_intercept: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("lexical_weight", "hybrid_alignment_weight", "semantic_alignment_weight"):
-            weight = getattr(self, name)
-            if not 0.0 <= weight <= 1.0:
-                raise ValueError(f"{name} is {weight}, not from 0 to 1")
-        line = (self.expected_slope, self.expected_intercept)
-        if not (math.isfinite(sum(line)) and self.expected_slope >= 0):
-            raise ValueError(f"the expected alignment score has the line {line}")
+    lexical_weight: Share
+    hybrid_alignment_weight: Share = 0.0
+    semantic_alignment_weight: Share = 0.0
+    expected_slope: NotNegative = 0.0
+    expected_intercept: FiniteFloat = 0.0
 
     def alignment_weight(self, mode: Mode) -> float:
         """Return the weight of the alignment in the semantic score of a mode of search.
@@ -98,66 +89,31 @@ _SPREAD_BOUND = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelStatistics:
-    """How one channel scores random pairs of documents.
+class Spreads:
+    """How far the scores of each channel spread over random pairs of a corpus.
 
     Attributes:
-        mean: of the scores.
-        deviation: their standard deviation.
-        tail: their 0.999 quantile less their median.
-
-    Raises:
-        ValueError: one is not finite, or deviation or tail is below 0.
+        vector: standard deviation of the cosine of the document vectors.
+        alignment: of the score of the sentence blocks; None where they were not aligned.
+        lexical: of that of the words; None where they were not read.
     """
 
-    mean: float
-    deviation: float
-    tail: float
-
-    def __post_init__(self) -> None:
-        numbers = (self.mean, self.deviation, self.tail)
-        if not all(map(math.isfinite, numbers)) or min(numbers[1:]) < 0:
-            raise ValueError(f"the statistics of a channel are {numbers}")
-
-    @classmethod
-    def of(cls, scores: Float64) -> "ChannelStatistics":
-        """Measure the scores Float64[P] of random pairs, at least one."""
-        median, high = np.quantile(scores, [0.5, 0.999]).tolist()
-        numbers = (scores.mean(), scores.std(), high - median)
-        return cls(*(round(float(value), 6) for value in numbers))
-
-
-@dataclass(frozen=True, slots=True)
-class NullStatistics:
-    """How the channels score random pairs of a corpus.
-
-    Attributes:
-        documents: of the corpus.
-        pairs: that were scored.
-        vector: of the cosine of the document vectors.
-        alignment: of the sentence blocks; None where they were not aligned.
-        lexical: of the words; None where they were not read.
-    """
-
-    documents: int
-    pairs: int
-    vector: ChannelStatistics
-    alignment: ChannelStatistics | None = None
-    lexical: ChannelStatistics | None = None
+    vector: NotNegative
+    alignment: NotNegative | None = None
+    lexical: NotNegative | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelWeights:
     """The weight of each standardised channel in a mode; at least 0, and not all of them 0."""
 
-    lexical: float
-    alignment: float
-    vector: float
+    lexical: NotNegative
+    alignment: NotNegative
+    vector: NotNegative
 
     def __post_init__(self) -> None:
-        weights = (self.lexical, self.alignment, self.vector)
-        if not (all(map(math.isfinite, weights)) and min(weights) >= 0 and sum(weights) > 0):
-            raise ValueError(f"the weights {weights} are not at least 0 and above 0 together")
+        if not self.lexical + self.alignment + self.vector > 0:
+            raise ValueError(f"{self} has no weight above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,25 +123,26 @@ class StandardRule:
     Attributes:
         hybrid: in hybrid mode.
         semantic: in semantic mode, which reads no words.
-        statistics: of general corpora, for collections that were not measured.
+        spreads: of general corpora, for collections that were not measured.
         expected_slope: of the line from vector score to alignment score.
         expected_intercept: of that line.
     """
 
     hybrid: ChannelWeights
     semantic: ChannelWeights
-    statistics: NullStatistics
-    expected_slope: float = 0.0
-    expected_intercept: float = 0.0
+    spreads: Spreads
+    expected_slope: NotNegative = 0.0
+    expected_intercept: FiniteFloat = 0.0
 
-    def resolve(self, statistics: NullStatistics | None = None) -> LinearFusion:
-        """Return the rule of a collection of these statistics; without any, of the general ones.
+    def resolve(self, measured: Spreads | None = None) -> LinearFusion:
+        """Return the rule of a collection of these spreads; without any, of the general ones.
 
         A channel that was not measured there has its general spread.
         """
-        known = self.statistics if statistics is None else statistics
         spreads = {
-            channel: _bounded_spread(getattr(known, channel), getattr(self.statistics, channel))
+            channel: _bounded_spread(
+                getattr(measured, channel, None), getattr(self.spreads, channel) or 1.0
+            )
             for channel in ("lexical", "alignment", "vector")
         }
         lexical, alignment, vector = (
@@ -201,10 +158,9 @@ class StandardRule:
         )
 
 
-def _bounded_spread(measured: ChannelStatistics | None, general: ChannelStatistics | None) -> float:
-    usual = 1.0 if general is None else general.deviation
-    found = usual if measured is None else measured.deviation
-    return min(max(found, usual / _SPREAD_BOUND), usual * _SPREAD_BOUND)
+def _bounded_spread(measured: float | None, general: float) -> float:
+    found = general if measured is None else measured
+    return min(max(found, general / _SPREAD_BOUND), general * _SPREAD_BOUND)
 
 
 def _share(alignment: float, vector: float) -> float:
@@ -212,17 +168,11 @@ def _share(alignment: float, vector: float) -> float:
     return alignment / together if together else 0.0
 
 
-# For the mean of block vectors: its statistics are those of the corpora of docs/results/unseen.md.
+# For the mean of block vectors: its spreads are those of the corpora of docs/results/unseen.md.
 DEFAULT_RULE = StandardRule(
     hybrid=ChannelWeights(1.0, 0.4, 0.3),
     semantic=ChannelWeights(0.0, 1.0, 1.5),
-    statistics=NullStatistics(
-        documents=3_723,
-        pairs=160_000,
-        vector=ChannelStatistics(0.387920, 0.142124, 0.471575),
-        alignment=ChannelStatistics(0.001673, 0.011656, 0.178216),
-        lexical=ChannelStatistics(0.010067, 0.016058, 0.210782),
-    ),
+    spreads=Spreads(vector=0.142124, alignment=0.011656, lexical=0.016058),
     expected_slope=0.096,
     expected_intercept=-0.027,
 )
@@ -319,8 +269,7 @@ def score_candidates(rule: LinearFusion, mode: Mode, candidates: Candidates) -> 
 def with_channel(rule: LinearFusion, ranking: Ranking, channel: str, scores: Float32) -> Ranking:
     """Return the same documents, in the same order, as other scores of a channel score them."""
     changed = ranking.candidates.with_channel(channel, scores)
-    scored = score_candidates(rule, ranking.scored_as, changed)
-    return replace(scored, receipt=ranking.receipt)
+    return score_candidates(rule, ranking.scored_as, changed)
 
 
 def read_fusion(checkpoint: Checkpoint) -> StandardRule:
@@ -336,7 +285,6 @@ def read_fusion(checkpoint: Checkpoint) -> StandardRule:
     data = read_verified(checkpoint.directory, checkpoint.files, FUSION)
     try:
         rule, content = parse(data, StandardRule, FORMAT)
-        rule.resolve()  # refuses a line that is not finite or falls
         fingerprint = str(content["fingerprint"])
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: not a fusion rule: {error}") from error

@@ -132,7 +132,7 @@ def _compare(
     documents = 0 if directory is None else len(directory.store)
     scoring = open_scoring(loaded.checkpoint, data, documents)
     found = compare_prepared(scoring, ours, theirs, lexical, reader, differences=differences)
-    return found, scoring.calibrator.version
+    return found, scoring.version
 
 
 def _print(found: Comparison, left: str) -> None:

@@ -284,14 +284,14 @@ def match(
         scoring = open_scoring(loaded.checkpoint, data, len(directory.store))
         answer = perform(directory, Task(query, wanted), scoring).answer
     receipt = query.receipt
-    why = why_no_probability(scoring.calibrator, answer.scored_as)
+    why = why_no_probability(scoring, answer.scored_as)
     if as_json:
         print_json(
             {
                 "matches": [asdict(hit) for hit in answer.hits],
                 "receipt": asdict(receipt),
                 "scored_as": answer.scored_as,
-                "calibration": scoring.calibrator.version,
+                "calibration": scoring.version,
                 "no_probability": why,
             }
         )

@@ -56,7 +56,7 @@ def pairs(
     loaded = opening.find_checkpoint(encoder, data=data)
     scoring = open_scoring(loaded, data)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
-    for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):
+    for error in validate_pair_bounds(scoring, bounds, min_vector_score):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
     with opened(data, loaded, read_only=True) as directory:
         search = open_pair_search(
@@ -67,7 +67,7 @@ def pairs(
             "bounds": [min_score, min_vector_score, min_probability, max_false_positive_rate],
             "collapse": collapse,
             "sequence": search.sequence,
-            "calibration": scoring.calibrator.version,
+            "calibration": scoring.version,
         }
         with resumable(), show_progress(console) as progress:
             _write(search, output, run, progress)

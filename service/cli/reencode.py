@@ -82,7 +82,7 @@ def run_trial(
         before, after = (
             Candidate(
                 directory,
-                open_scoring(loaded.checkpoint, directory.path).fusion,
+                open_scoring(loaded.checkpoint, directory.path).rule,
                 held_out[number],
                 known[number],
             )

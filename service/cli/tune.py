@@ -227,7 +227,7 @@ def tune(
     checks.output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
-    present = open_scoring(loaded.checkpoint, data).fusion
+    present = open_scoring(loaded.checkpoint, data).rule
     with opened(data, loaded.checkpoint, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])

@@ -58,7 +58,7 @@ def _described(member: Collection | UnopenedCollection) -> dict[str, Any]:
         "generation": member.data.engine.generation,
         "sequence": member.data.engine.position,
         "reading_share": member.checkpoint.reading_share,
-        "calibration": calibration_body(member.calibrator),
+        "calibration": calibration_body(member.scoring.present),
     }
 
 

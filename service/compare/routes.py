@@ -79,7 +79,7 @@ async def post_compare(
         "right": _read(explanation.right),
         "timings": milliseconds(seconds),
         "checkpoint": collection.checkpoint.name,
-        "calibration": collection.calibrator.version,
+        "calibration": collection.scoring.present.version,
     }
 
 

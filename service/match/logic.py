@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, replace
 
-from index.search.calibrate import UNMEASURED, ScoreCalibrator
+from index.search.calibrate import UNMEASURED, Scoring
 from index.search.pairs import Pair, find_pairs, open_pair_search
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from service.compare.logic import Explanation, explain
@@ -40,7 +40,7 @@ async def match(
     if request.explain and min(request.explain.matches, search.top_k) * answers > MAX_EXPLAINED:
         detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
         errors.append(FieldError("#/explain", detail, MAX_EXPLAINED))
-    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
+    errors += validate_bounds(collection.scoring.present, search.mode, search.bounds)
     if request.rerank is not None:
         errors += validate_rerank(collection, search)
     if len(queries) > MAX_QUERIES:
@@ -61,15 +61,15 @@ async def match(
     return [await _explain(collection, matches, request.explain) for matches in found]
 
 
-def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
+def validate_bounds(scoring: Scoring, mode: Mode, bounds: Bounds) -> list[FieldError]:
     """Return the bounds that need a calibration that does not exist."""
     errors = []
-    if bounds.min_probability is not None and calibrator.probability_map(mode) is None:
+    if bounds.min_probability is not None and scoring.probability_map(mode) is None:
         # `longmatch tune` changes the weights of the scores, and with them what they mean.
-        why = calibrator.unmeasured or "no calibration of the checkpoint, or after tuning"
+        why = scoring.unmeasured or "no calibration of the checkpoint, or after tuning"
         errors.append(FieldError("#/min_probability", f"{mode} scores have no probability: {why}"))
-    if bounds.max_false_positive_rate is not None and calibrator.null_distribution(mode) is None:
-        detail = f"{mode} scores have no false positive rate: {calibrator.unmeasured or UNMEASURED}"
+    if bounds.max_false_positive_rate is not None and scoring.null_distribution(mode) is None:
+        detail = f"{mode} scores have no false positive rate: {scoring.unmeasured or UNMEASURED}"
         errors.append(FieldError("#/max_false_positive_rate", detail))
     return errors
 
@@ -97,14 +97,14 @@ NO_BOUND = (
 
 
 def validate_pair_bounds(
-    calibrator: ScoreCalibrator, bounds: Bounds, least_cosine: float | None
+    scoring: Scoring, bounds: Bounds, least_cosine: float | None
 ) -> list[FieldError]:
     """Return what is wrong with the bounds of pairs: none is given, or one is not calibrated."""
     if bounds == Bounds() and least_cosine is None:
         return [FieldError("", NO_BOUND, parameter="min_score")]
     return [
         FieldError("", bound.detail, parameter=bound.pointer.removeprefix("#/"))
-        for bound in validate_bounds(calibrator, DEFAULT_MODE, bounds)
+        for bound in validate_bounds(scoring, DEFAULT_MODE, bounds)
     ]
 
 
@@ -120,7 +120,7 @@ async def export_pairs(
 
     InvalidInputError if there is no bound, or no calibration for one.
     """
-    errors = validate_pair_bounds(collection.calibrator, bounds, least_cosine)
+    errors = validate_pair_bounds(collection.scoring.present, bounds, least_cosine)
     if errors:
         raise InvalidInputError(errors)
 

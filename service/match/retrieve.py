@@ -6,7 +6,6 @@ from dataclasses import astuple, dataclass, field
 from pydantic import BaseModel, Field
 
 from encoder.blocks import Receipt
-from index.search.rank import selects
 from index.search.records import Examples, SearchAnswer, SearchOptions
 from index.vectors.vector_index import NO_VECTOR
 from service.compare.logic import Explanation
@@ -91,12 +90,13 @@ async def _search(collection: Collection, task: Task, texts: Sequence[EncodedTex
     outcome = await run_in(collection.engine.searchers, _perform, collection, task)
     texts = texts or outcome.stored
     monitor = collection.recall_monitor
-    if monitor and len(texts) == 1 and not selects(task.options) and task.options.mode != "lexical":
+    if monitor and len(texts) == 1 and not task.options.selects and task.options.mode != "lexical":
         monitor.offer(texts[0].vector, stored=texts[0].vector_id != NO_VECTOR)
     seconds: dict[Stage, float] = {}
     for stage, taken in (item for text in texts for item in text.seconds.items()):
         seconds[stage] = max(seconds.get(stage, 0.0), taken)
-    return Matches(outcome.answer, texts, {**seconds, **outcome.seconds})
+    seconds.update(outcome.answer.seconds.items())
+    return Matches(outcome.answer, texts, seconds)
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
@@ -104,6 +104,6 @@ def _perform(collection: Collection, task: Task) -> Outcome:
     outcome = collection.engine.search_processes.search(collection, task)
     if outcome is None:
         outcome = perform(collection.data, task, collection.scoring.present)
-    for stage, duration in outcome.seconds.items():
+    for stage, duration in outcome.answer.seconds.items():
         observe_stage(collection.engine.metrics, stage, duration)
     return outcome

@@ -86,7 +86,8 @@ async def post_match(
     """
     found = await match(collection, request.to_queries(), request)
     several = request.queries is not None
-    body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=several)
+    scoring = collection.scoring.present
+    body = matches_json(found, collection.checkpoint.name, scoring, several=several)
     return Response(body, media_type="application/json")
 
 
@@ -129,7 +130,8 @@ async def get_similar(
     """
     request = MatchRequest.model_construct(top_k=top_k, min_score=min_score)
     found = await match(collection, [StoredQuery(None, document_id)], request)
-    body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=False)
+    scoring = collection.scoring.present
+    body = matches_json(found, collection.checkpoint.name, scoring, several=False)
     return Response(body, media_type="application/json")
 
 

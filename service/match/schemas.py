@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
 from index.search import records
-from index.search.calibrate import ScoreCalibrator, why_no_probability
+from index.search.calibrate import Scoring, why_no_probability
 from service.compare.logic import Explanation
 from service.compare.schemas import ComparisonBody, ScoresBody, comparison_json
 from service.encode import Query
@@ -303,20 +303,20 @@ class MatchesResponse(BaseModel):
 
 
 def matches_json(
-    found: Sequence[Matches], checkpoint: str, calibrator: ScoreCalibrator, *, several: bool
+    found: Sequence[Matches], checkpoint: str, scoring: Scoring, *, several: bool
 ) -> bytes:
     """Encode the answer to a query as a `MatchResponse`, or those to several.
 
     From what was found, without a model of the response: to make and encode one takes three times
     as long.
     """
-    answers = [_answer(matches, checkpoint, calibrator) for matches in found]
+    answers = [_answer(matches, checkpoint, scoring) for matches in found]
     return to_json({"results": answers} if several else answers[0], inf_nan_mode="null")
 
 
-def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:
+def _answer(matches: Matches, checkpoint: str, scoring: Scoring) -> dict[str, Any]:
     stage, answer = matches.rerank, matches.answer
-    calibration, why = calibrator.version, why_no_probability(calibrator, answer.scored_as)
+    calibration, why = scoring.version, why_no_probability(scoring, answer.scored_as)
     if stage is not None and stage.reranked:
         calibration, why = stage.calibration, None if stage.calibration else NO_MAP_OF_RERANKER
     elif answer.hits and answer.hits[0].like_scores:

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 
-from index.search.calibrate import ScoreCalibrator, served_kinds
+from index.search.calibrate import Scoring, served_kinds
 from index.search.corpus_calibration import Threshold
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.documents.schemas import MAX_DOCUMENTS
@@ -129,10 +129,10 @@ class VersionResponse(BaseModel):
     limits: LimitsBody
 
 
-def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
+def calibration_body(scoring: Scoring) -> CalibrationBody:
     """Return the body of a calibration."""
     return CalibrationBody(
-        version=calibrator.version,
+        version=scoring.version,
         kinds={
             kind: KindBody(
                 method=None if fitted is None else "platt",
@@ -140,7 +140,7 @@ def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:
                 documents=None if measured is None else measured.documents,
                 thresholds=() if measured is None else measured.thresholds,
             )
-            for kind, (fitted, measured) in served_kinds(calibrator).items()
+            for kind, (fitted, measured) in served_kinds(scoring).items()
         },
     )
 
@@ -209,7 +209,7 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.checkpoint.name,
-        calibration=calibration_body(collection.calibrator),
+        calibration=calibration_body(collection.scoring.present),
         limits=LimitsBody.model_validate(engine.settings),
     )
 

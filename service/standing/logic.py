@@ -22,7 +22,7 @@ from encoder.arrays import Float32, Int64
 from index.engine.port import EncodedQuery
 from index.errors import DamagedDocumentError, StorageFullError
 from index.id_set import IdSet
-from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
+from index.search.calibrate import Scoring, calibrate_scores, within
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from index.search.score import apply_rule
@@ -78,7 +78,7 @@ async def create_standing_query(
         InvalidInputError: a bound needs a calibration that does not exist, or a text is refused.
     """
     standing, threads = collection.standing, collection.jobs.threads
-    interest = _bounded(collection.calibrator, interest)
+    interest = _bounded(collection.scoring.present, interest)
     await run_in(threads, standing.store.check_room, len((text or "").encode()))
     encoded: EncodedText | None = None
     if text is None:
@@ -113,7 +113,7 @@ async def change_standing_query(
         after = change(before)
         if after.bounds == before.bounds:
             return after
-        return _bounded(collection.calibrator, after)
+        return _bounded(collection.scoring.present, after)
 
     def work() -> tuple[StandingQuery, StandingQuery]:
         changed = standing.store.change(query_id, checked)
@@ -127,18 +127,18 @@ async def change_standing_query(
 Looked = TypeVar("Looked", bound=Interest)
 
 
-def _bounded(calibrator: ScoreCalibrator, given: Looked) -> Looked:
+def _bounded(scoring: Scoring, given: Looked) -> Looked:
     """Return what is looked for inside the bounds given or, if none is, what calibration allows.
 
     InvalidInputError if none is given and there is no calibration, or that of one is missing.
     """
     if given.bounds == Bounds():
-        if calibrator.null_distribution(given.mode) is not None:
+        if scoring.null_distribution(given.mode) is not None:
             return given.model_copy(update={"max_false_positive_rate": DEFAULT_RATE})
-        if calibrator.probability_map(given.mode) is not None:
+        if scoring.probability_map(given.mode) is not None:
             return given.model_copy(update={"min_probability": DEFAULT_PROBABILITY})
         raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
-    if errors := validate_bounds(calibrator, given.mode, given.bounds):
+    if errors := validate_bounds(scoring, given.mode, given.bounds):
         raise InvalidInputError(errors)
     return given
 
@@ -226,8 +226,7 @@ def _find(
         collection.data,
         encoded,
         options,
-        fusion=collection.fusion,
-        calibrator=collection.calibrator,
+        scoring=collection.scoring.present,
         among=IdSet(int(ids[-1]) + 1, ids),
     )
     return Scan(query, int(ids[-1]), answer.hits, answer.scored_as)
@@ -235,10 +234,10 @@ def _find(
 
 def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> bool:
     """Return whether the nearest document would be inside the bounds if it were aligned wholly."""
-    nearest = cosines.max(initial=-1.0, keepdims=True)
-    _, most = apply_rule(collection.fusion, "semantic", nearest, np.ones_like(nearest))
+    nearest, scoring = cosines.max(initial=-1.0, keepdims=True), collection.scoring.present
+    _, most = apply_rule(scoring.rule, "semantic", nearest, np.ones_like(nearest))
     most += _ROUNDING
-    (worth,) = calibrate_scores(collection.calibrator, "semantic", most.tolist())
+    (worth,) = calibrate_scores(scoring, "semantic", most.tolist())
     return within(interest.bounds, float(most[0]), worth)
 
 
@@ -246,7 +245,7 @@ def _held_because(collection: Collection, query: StandingQuery) -> str | None:
     """Return why new documents cannot be compared with a query now; None if they can."""
     if query.detail == UNREADABLE:  # for good
         return UNREADABLE
-    if errors := validate_bounds(collection.calibrator, query.mode, query.bounds):
+    if errors := validate_bounds(collection.scoring.present, query.mode, query.bounds):
         return errors[0].detail
     if query.document is not None:
         known = collection.data.store.content_hashes([query.document])

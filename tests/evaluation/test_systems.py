@@ -19,7 +19,7 @@ from evaluation.systems import (
 )
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.port import EncodedQuery
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Mode, SearchOptions
 from index.search.score import LinearFusion
@@ -74,9 +74,7 @@ def served(data: DataDirectory, entry: EncodedDocument, mode: Mode) -> dict[str,
         data,
         EncodedQuery(entry.document.text, entry.vector, vector_id=stored.vector_id),
         SearchOptions(top_k=NUMBER, mode=mode, alignment=AlignmentOptions(budget_seconds=600)),
-        fusion=RULE,
-        calibrator=ScoreCalibrator(None, None, None),
-        among=None,
+        scoring=Scoring(RULE),
     )
     assert answer.alignment is not None
     assert answer.alignment.scored == NUMBER - 1

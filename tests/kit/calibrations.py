@@ -1,14 +1,15 @@
 """Calibrations of made-up numbers, and what a service knows with some of them."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from encoder import calibration
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.calibrate import TOO_FEW, ScoreCalibrator
+from index.search.calibrate import TOO_FEW, Scoring
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution
-from index.search.score import DEFAULT_RULE, ChannelStatistics, NullStatistics
+from index.search.score import DEFAULT_RULE, Spreads
 
 MODES = ("semantic", "lexical", "hybrid")
 ERROR = calibration.MapError(0.4, 0.02, 0.03, 0.01)
@@ -21,8 +22,8 @@ MAPS = calibration.KindCalibration(
 TABLE = NullDistribution(400, 79_800, (-1.0, 0.2, 1.0), (1.0, 0.5, 0.001))
 
 
-STATISTICS = NullStatistics(400, 79_800, *[ChannelStatistics(0.1, 0.05, 0.2)] * 3)
-RULE = DEFAULT_RULE.resolve(STATISTICS)
+SPREADS = Spreads(0.05, 0.05, 0.05)
+RULE = DEFAULT_RULE.resolve(SPREADS)
 
 
 def of_checkpoint(fingerprint: str = "f") -> calibration.Calibration:
@@ -31,13 +32,13 @@ def of_checkpoint(fingerprint: str = "f") -> calibration.Calibration:
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
     kinds = {"semantic": TABLE, "hybrid": TABLE}
-    return CorpusCalibration(fingerprint, STATISTICS, RULE, kinds)
+    return CorpusCalibration(fingerprint, SPREADS, 0.3, RULE, kinds)
 
 
-NOTHING = ScoreCalibrator(None, None, None, unmeasured=TOO_FEW)
-ONLY_MAP = ScoreCalibrator(of_checkpoint(), None, "1", unmeasured=TOO_FEW)
-BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
-ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
+NOTHING = Scoring(RULE, unmeasured=TOO_FEW)
+ONLY_MAP = Scoring(RULE, of_checkpoint(), None, "1", unmeasured=TOO_FEW)
+BY_RATE = Scoring(RULE, of_checkpoint(), of_corpus(), "1+2")
+ONLY_RATE = Scoring(RULE, None, of_corpus(), "2")
 
 
 def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
@@ -53,6 +54,5 @@ def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
     calibration.write_calibration(
         loaded, calibration.Calibration(fingerprint, dict.fromkeys(MODES, MAPS))
     )
-    of_corpus = CorpusCalibration(fingerprint, STATISTICS, RULE, dict.fromkeys(MODES, TABLE))
-    of_corpus.write(data)
+    replace(of_corpus(fingerprint), kinds=dict.fromkeys(MODES, TABLE)).write(data)
     return copy, data

@@ -161,10 +161,9 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
     shared = {name: part for name, part in changed.items() if name in names}
     other = replace(engine, **shared, collections=Collections())
     own = {name: part for name, part in changed.items() if name not in names}
-    scored = {name: own.pop(name) for name in ("fusion", "calibrator") if name in own}
-    if scored:
+    if "scores" in own:
         own["scoring"] = copy(engine.default.scoring)
-        own["scoring"].present = replace(own["scoring"].present, **scored)
+        own["scoring"].present = own.pop("scores")
     other.collections.put(replace(engine.default, engine=other, **own))
     return other
 

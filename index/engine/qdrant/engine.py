@@ -79,7 +79,7 @@ class QdrantEngine:
         The store is one that is `searched_elsewhere`.
         """
         self.store = store
-        self._words = cast(HashedWords, store.words)
+        self.words = cast(HashedWords, store.words)
         self.client = client
         self.url = url
         self.failure: EngineError | None = None
@@ -186,7 +186,7 @@ class QdrantEngine:
                 f"{manifest.fingerprint[:12]}, and the store {ours[1]} of {ours[0][:12]}"
             )
             raise EngineError(f"{self.url}: {name}", reason)
-        if not self._words.use(manifest.terms):
+        if not self.words.use(manifest.terms):
             reason = f"{name} weighs words by frequencies that the store has no more"
             raise GenerationMissingError(self.url, reason)
         return Generation(name, manifest, self._space(manifest))
@@ -340,7 +340,7 @@ class QdrantEngine:
         name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
         changes = self.store.log.since(0)  # first: what changes from now on is applied at the end
         assert changes is not None  # noqa: S101 (from 0 they are known)
-        terms = self._words.measure(going_on)
+        terms = self.words.measure(going_on)
         manifest = Manifest.of(self.store, changes.sequence, terms)
         generation = Generation(name, manifest, self._space(manifest))
         create(self.client, name, generation.manifest)
@@ -349,7 +349,7 @@ class QdrantEngine:
         going_on()
         with self._lock:
             self.client.update_collection_aliases(self._switch(name))
-            self._words.use(terms)
+            self.words.use(terms)
             self._generation = generation
             for earlier in ours:
                 self.client.delete_collection(earlier)

@@ -1,7 +1,7 @@
 """The searches for one query in a Qdrant server: one request finds candidates and scores them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -10,14 +10,14 @@ from qdrant_client import models
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
 from index.common_text.runs import CommonText
-from index.engine.channels import QueryBlocks
+from index.engine.channels import BlockAlignment, read_terms
 from index.engine.port import VECTOR, Candidates, EncodedQuery, Seconds, timed
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, COMMON, DOCUMENT, WORDS, blocks_of, sparse
 from index.errors import EngineError
 from index.id_set import IdSet
-from index.lexical.hashed_words import HashedWords, explain, rows_of
+from index.lexical.hashed_words import explain, rows_of
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery, TermWeight, candidate_terms
 from index.store.filters import Filter
@@ -30,76 +30,61 @@ _TERMS = 8  # of a document that are explained
 _EXACTLY = models.SearchParams(
     exact=True, quantization=models.QuantizationSearchParams(ignore=True)
 )
+_SUM = models.RecommendStrategy.SUM_SCORES
 Scores = dict[int, float]
 Payload = dict[str, Any]
 
 
-@dataclass(slots=True)
-class QdrantSearch:
-    """The searches for one query, and what was found for it.
+class QdrantSearch(BlockAlignment):
+    """The searches for one query, and what was found for it."""
 
-    Attributes:
-        engine: that is searched.
-        query: what to search for.
-        seconds: time of each stage.
-        where: a filter, of Qdrant, or one that all documents pass which are searched among.
-        blocks: of the query.
-        words: of the store.
-        payloads: of points that were read, by vector id.
-        spaces: the space that blocks are in, and the common text; None until they are read.
-        unshared: no document has a word of the query.
-    """
+    def __init__(
+        self, engine: "QdrantEngine", query: EncodedQuery, seconds: Seconds, where: Filter | None
+    ) -> None:
+        """Search an engine.
 
-    engine: "QdrantEngine"
-    query: EncodedQuery
-    seconds: Seconds
-    where: Filter | None
-    blocks: QueryBlocks = field(init=False)
-    words: HashedWords = field(init=False)
-    payloads: dict[int, Payload] = field(default_factory=dict)
-    spaces: tuple[SpaceInUse, CommonText] | None = None
-    unshared: bool = False
-    _terms: LexicalQuery | None = None
+        Args:
+            engine: that is searched.
+            query: what to search for.
+            seconds: the time of each stage is added.
+            where: a filter, of Qdrant, or one that all documents pass which are searched among.
+        """
+        super().__init__(engine.store, query)
+        self._engine, self._seconds, self._where = engine, seconds, where
+        self._payloads: dict[int, Payload] = {}  # of points that were read, by vector id
+        self._spaces: tuple[SpaceInUse, CommonText] | None = None  # of these blocks
+        self._unshared = False  # no document has a word of the query
 
-    def __post_init__(self) -> None:
-        self.blocks = QueryBlocks(self.engine.store, self._read, self.query)
-        self.words = cast(HashedWords, self.engine.store.words)
-
-    @property
-    def terms(self) -> LexicalQuery:
-        """The terms of the query, of a stored document those that the engine holds; read once."""
-        if self._terms is None:
-            query = self.query
-            if query.terms is not None:
-                self._terms = query.terms
-            elif query.vector_id == NO_VECTOR:
-                self._terms = self.words.read(query.text, title=query.title)
-            elif held := self._weights([query.vector_id]):
-                self._terms = self.words.of_document(*held[query.vector_id])
-            else:
-                self._terms = self.words.read_stored(query.vector_id)
-        return self._terms
+    @cached_property
+    def _terms(self) -> LexicalQuery:
+        """The terms of the query, of a stored document those that the engine holds."""
+        query, words = self.query, self._engine.words
+        if query.terms is None and query.vector_id != NO_VECTOR:
+            held = self._weights([query.vector_id])
+            if held:
+                return words.of_document(*held[query.vector_id])
+        return read_terms(words, query)
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
         """Find the best documents of each of these channels, with their scores in all of them."""
         size = max(k, CANDIDATES)
-        with timed(self.seconds, "lexical"):
-            silent = WORD_CHANNEL in channels and not len(self.terms)
+        with timed(self._seconds, "lexical"):
+            silent = WORD_CHANNEL in channels and not len(self._terms)
         found_by = [name for name in channels if name == VECTOR or not silent]
         conditions = (
-            None if self.where is None else condition_of(self.where),
+            None if self._where is None else condition_of(self._where),
             None if among is None else condition_of_ids(among),
         )
         present = [condition for condition in conditions if condition is not None]
         condition = models.Filter(must=present) if present else None
-        with timed(self.seconds, "search"):
+        with timed(self._seconds, "search"):
 
             def prefetch(vector: list[float]) -> list[models.Prefetch]:
                 return [self._find(name, size, channels, condition, vector) for name in found_by]
 
             found, at = self._scores(channels, size * len(found_by), prefetch=prefetch)
         if WORD_CHANNEL in channels and not any(found.get(WORD_CHANNEL, {}).values()):
-            self.unshared = not self.terms.documents.any()
+            self._unshared = not self._terms.documents.any()
         exhausted = len(found[VECTOR]) < size
         ids = np.array(sorted(found[VECTOR]), dtype=np.int64)
         ids = ids if among is None else ids[among.contains(ids)]
@@ -108,31 +93,23 @@ class QdrantSearch:
     def score(self, channels: Sequence[str], vector_ids: Int64) -> Candidates:
         """Score documents Int64[N] in these channels; what the engine has not is left out."""
         ids = vector_ids.tolist()
-        with timed(self.seconds, "search"):
+        with timed(self._seconds, "search"):
             found, at = self._scores(channels, len(ids), only_ids=has_ids(ids))
         present = vector_ids[np.isin(vector_ids, list(found[VECTOR]))]
         return self._candidates(channels, present, found, at, exhausted=False)
 
-    def align(self, vector_ids: Int64) -> Float32 | None:
-        """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
-
-        That is so if there is no space, the query has no blocks, or the generation was switched to
-        one of another space since the first ones.
-        """
-        return self.blocks.align(vector_ids.tolist())
-
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
-        with timed(self.seconds, "lexical"):
+        with timed(self._seconds, "lexical"):
             held = self._weights(vector_ids)
             documents = rows_of(list(held.values()))
             text = self.query.text, self.query.title
-            return explain(self.terms, list(held), documents, _TERMS, text)
+            return explain(self._terms, list(held), documents, _TERMS, text)
 
     def _weights(self, vector_ids: Sequence[int]) -> dict[int, tuple[UInt32, Float32]]:
         """Return the terms and weights of those of these documents that have some."""
-        client = self.engine.client
-        rows = self.engine.on_generation(
+        client = self._engine.client
+        rows = self._engine.on_generation(
             lambda made: client.retrieve(
                 made.name, list(vector_ids), with_payload=False, with_vectors=[WORDS]
             )
@@ -145,22 +122,22 @@ class QdrantSearch:
 
     def common_share(self) -> float:
         """Return what share of the words of the stored query is common text."""
-        documents = self._read([self.query.vector_id])
+        documents = self.read_blocks([self.query.vector_id])
         return 0.0 if documents is None else documents.shares.get(self.query.vector_id, 0.0)
 
-    def _read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+    def read_blocks(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of documents from their points, or None without a space.
 
         While a generation of the next space is made, they are projected from the store.
         """
-        engine, store = self.engine, self.engine.store
-        if self.spaces is None:
+        engine, store = self._engine, self.store
+        if self._spaces is None:
             used = store.alignment.space()
             if used is None:
                 return None
-            self.spaces = used, store.common_text.read()
-        used, common = self.spaces
-        missing = [n for n in vector_ids if n not in self.payloads]
+            self._spaces = used, store.common_text.read()
+        used, common = self._spaces
+        missing = [n for n in vector_ids if n not in self._payloads]
 
         def ask(generation: "Generation") -> list[models.Record] | None:
             if generation.manifest.space != used.space_id:
@@ -171,16 +148,16 @@ class QdrantSearch:
         rows = engine.on_generation(ask)
         if rows is None:
             return store.alignment.read(vector_ids)
-        self.payloads |= {int(row.id): row.payload or {} for row in rows}
+        self._payloads |= {int(row.id): row.payload or {} for row in rows}
         try:
             blocks = {
                 n: found
                 for n in vector_ids
-                if (found := blocks_of(self.payloads.get(n, {}), used.space.dimension)) is not None
+                if (found := blocks_of(self._payloads.get(n, {}), used.space.dimension)) is not None
             }
         except ValueError as error:
             raise EngineError(engine.url, str(error)) from error
-        shares = {vector_id: self.payloads[vector_id][COMMON] for vector_id in blocks}
+        shares = {vector_id: self._payloads[vector_id][COMMON] for vector_id in blocks}
         return AlignableDocuments(used.space, blocks, common, shares)
 
     def _find(
@@ -199,7 +176,7 @@ class QdrantSearch:
         chosen = only(condition)
         if name == VECTOR:
             return models.Prefetch(query=vector, using=DOCUMENT, limit=size, filter=chosen)
-        terms = self.terms
+        terms = self._terms
         every = condition is not None and len(channels) == 1
         rare = np.flatnonzero(terms.documents <= 1)
         rows = np.arange(len(terms))
@@ -224,10 +201,13 @@ class QdrantSearch:
             only_ids: where nothing finds them, says which they are.
         """
         by_words: dict[str, tuple[str, Any]] = {}
-        if WORD_CHANNEL in channels and len(self.terms):
-            terms = self.terms
-            by_words[WORD_CHANNEL] = (WORDS, sparse(terms.term_ids, terms.weights))
-        engine = self.engine
+        if WORD_CHANNEL in channels and len(self._terms):
+            # Not the nearest: these are looked for in the list of every term, and lists grow with
+            # the collection. A recommendation reads the terms of each candidate from its point.
+            liked: Any = [sparse(self._terms.term_ids, self._terms.weights)]
+            by_terms = models.RecommendInput(positive=liked, strategy=_SUM)
+            by_words[WORD_CHANNEL] = (WORDS, models.RecommendQuery(recommend=by_terms))
+        engine = self._engine
 
         def ask(generation: "Generation") -> tuple[dict[str, Scores], tuple[int, int]]:
             at = generation.number, generation.manifest.position
@@ -266,6 +246,6 @@ class QdrantSearch:
             name: np.array([found.get(name, {}).get(n, 0.0) for n in ids.tolist()], np.float32)
             for name in dict.fromkeys((VECTOR, *channels))
         }
-        silent = WORD_CHANNEL in channels and (self.unshared or not len(self.terms))
+        silent = WORD_CHANNEL in channels and (self._unshared or not len(self._terms))
         silences = frozenset({WORD_CHANNEL} if silent else ())
         return Candidates(ids, scores, silences, {}, exhausted, *at).present()

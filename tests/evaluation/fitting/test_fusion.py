@@ -10,14 +10,9 @@ from evaluation.fitting import fusion
 from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
-from index.search.score import (
-    ChannelStatistics,
-    ChannelWeights,
-    LinearFusion,
-    NullStatistics,
-)
+from index.search.score import ChannelWeights, LinearFusion, Spreads
 
-EVEN = NullStatistics(200, 19_900, *[ChannelStatistics(0.1, 0.1, 0.2)] * 3)
+EVEN = Spreads(0.1, 0.1, 0.1)
 
 
 def corpus(
@@ -39,7 +34,7 @@ def fit_fusion(*corpora: fusion.FusionCorpus) -> LinearFusion:
     """Return the rule of the first corpus by the weights that are fitted to all."""
     line = fusion.fit_expected(corpora)
     return fusion.choose_rule(fusion.measure_weights(corpora, line), corpora, line).resolve(
-        corpora[0].statistics
+        corpora[0].spreads
     )
 
 
@@ -104,21 +99,20 @@ def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
     semantic[0, 1:4] = 0.6
     semantic[1, 1:4] = 0.4
     first = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4)
-    other = replace(first, statistics=replace(EVEN, vector=ChannelStatistics(0.3, 0.15, 0.6)))
+    other = replace(first, spreads=replace(EVEN, vector=0.15))
     rule = fusion.choose_rule(fusion.WeightSurface(hybrid, semantic), (first, other), (0.5, 0.1))
     assert rule.hybrid == ChannelWeights(1.0, fusion.ALIGNMENT[5], fusion.VECTOR[4])
     assert rule.semantic == ChannelWeights(0.0, 1.0, fusion.SEMANTIC_VECTOR[2])
     assert (rule.expected_slope, rule.expected_intercept) == (0.5, 0.1)
-    assert rule.statistics.vector == ChannelStatistics(0.2, 0.125, 0.4)
-    assert rule.statistics.lexical == EVEN.lexical
+    assert rule.spreads == replace(EVEN, vector=0.125)
 
 
 def test_a_channel_counts_by_its_spread_in_each_corpus() -> None:
     """One corpus, and the same with every cosine and its spread halved: one fit for both."""
     vector, words = [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0]
     whole = corpus("a", vector, words, [np.nan] * 4)
-    spread = replace(EVEN.vector, deviation=EVEN.vector.deviation / 2)
-    halved = replace(whole, vector=whole.vector / 2, statistics=replace(EVEN, vector=spread))
+    spreads = replace(EVEN, vector=EVEN.vector / 2)
+    halved = replace(whole, vector=whole.vector / 2, spreads=spreads)
     surface = fusion.measure_weights((whole, halved), (0.0, 0.0))
     assert surface.hybrid[1] == pytest.approx(surface.hybrid[0])
 

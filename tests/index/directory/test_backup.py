@@ -29,7 +29,7 @@ from index.search.corpus_calibration import CorpusCalibration
 from index.search.score import CorpusFusion, LinearFusion
 from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
-from tests.kit.calibrations import STATISTICS
+from tests.kit.calibrations import SPREADS
 from tests.kit.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
 from tests.kit.small_disk import SmallDisk
 
@@ -83,7 +83,7 @@ def test_an_adoption_during_a_backup_loses_the_calibration_at_most(
         """Do what `longmatch tune` does when it adopts weights."""
         rule = LinearFusion(weight)
         CorpusFusion(FINGERPRINT, rule, {}).write(data)
-        CorpusCalibration(FINGERPRINT, STATISTICS, rule, {}).write(data)
+        CorpusCalibration(FINGERPRINT, SPREADS, 0.3, rule, {}).write(data)
 
     def copied(source: Path, target: Path) -> None:
         copy(source, target)
@@ -98,8 +98,8 @@ def test_an_adoption_during_a_backup_loses_the_calibration_at_most(
     fusion = CorpusFusion.read(tmp_path / "new", FINGERPRINT)
     assert fusion is not None
     scoring = open_scoring(replace(checkpoint, files={}), tmp_path / "new")
-    assert scoring.fusion == fusion.rule
-    assert scoring.calibrator.unmeasured == (OTHER_RULE if moment == CALIBRATION_FILE else None)
+    assert scoring.rule == fusion.rule
+    assert scoring.unmeasured == (OTHER_RULE if moment == CALIBRATION_FILE else None)
 
 
 def test_content_that_is_replaced_is_not_backed_up(

@@ -17,7 +17,7 @@ from index.document import Document
 from index.engine.port import EncodedQuery
 from index.errors import SnapshotError
 from index.lexical.snapshot import LexicalSnapshot, load_snapshot
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
@@ -56,9 +56,8 @@ def answer(data: DataDirectory, number: int) -> SearchAnswer:
     document = data.store.find([f"d{number}"])[f"d{number}"]
     _, vectors = data.store.vectors([document.vector_id])
     query = EncodedQuery("", vectors[0], vector_id=document.vector_id)
-    nothing = ScoreCalibrator(None, None, None)
     options = SearchOptions(top_k=10)
-    return search(data, query, options, fusion=RULE, calibrator=nothing, among=None)
+    return search(data, query, options, scoring=Scoring(RULE))
 
 
 def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) -> None:

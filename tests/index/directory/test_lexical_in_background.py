@@ -13,7 +13,7 @@ from index.document import Document
 from index.engine.port import EncodedQuery
 from index.errors import LexicalIndexNotReadyError
 from index.progress import SilentProgress
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search
 from index.search.records import Mode, SearchAnswer, SearchOptions
 from index.store.records import EncodedDocument
@@ -42,9 +42,8 @@ def put(data: DataDirectory, texts: dict[str, str]) -> None:
 
 
 def find(data: DataDirectory, mode: Mode) -> SearchAnswer:
-    nothing = ScoreCalibrator(None, None, None)
     options = SearchOptions(top_k=5, mode=mode)
-    return search(data, QUERY, options, fusion=RULE, calibrator=nothing, among=None)
+    return search(data, QUERY, options, scoring=Scoring(RULE))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.engine.port import EncodedQuery
-from index.search.calibrate import ScoreCalibrator
+from index.search.calibrate import Scoring
 from index.search.rank import search, select_documents
 from index.search.records import Examples, Hit, Mode, SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
@@ -63,8 +63,7 @@ def answer(
     """Search without calibrations; `between` is called after the documents were selected."""
     among = select_documents(data, options)
     between()
-    nothing = ScoreCalibrator(None, None, None)
-    return search(data, query, options, fusion=rule, calibrator=nothing, among=among)
+    return search(data, query, options, scoring=Scoring(rule), among=among)
 
 
 def names(hits: tuple[Hit, ...]) -> list[str]:

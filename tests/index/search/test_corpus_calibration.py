@@ -32,14 +32,14 @@ from index.search.corpus_calibration import (
     sample_pairs,
 )
 from index.search.records import Bounds
-from index.search.score import DEFAULT_RULE, ChannelStatistics, LinearFusion
+from index.search.score import DEFAULT_RULE, LinearFusion
 from tests.kit.calibrations import (
     BY_RATE,
     ERROR,
     NOTHING,
     ONLY_MAP,
     ONLY_RATE,
-    STATISTICS,
+    SPREADS,
     TABLE,
     of_corpus,
 )
@@ -134,16 +134,11 @@ def test_equal_documents_have_no_threshold(vectors: Vectors) -> None:
 @pytest.fixture
 def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
     kinds = {"semantic": measure(vectors(120, seed=1), seed=5)}
-    return CorpusCalibration(FINGERPRINT, STATISTICS, RULE, kinds)
+    return CorpusCalibration(FINGERPRINT, SPREADS, 0.3, RULE, kinds)
 
 
 def with_distribution(content: Any, scores: list[float], rates: list[float]) -> Any:
     content["kinds"]["semantic"].update({"scores": scores, "rates": rates})
-    return content
-
-
-def with_statistics(content: Any, vector: Any) -> Any:
-    content["statistics"]["vector"] = vector
     return content
 
 
@@ -161,9 +156,9 @@ def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration)
     [
         lambda content: {**content, "kinds": {"semantic": {}}},
         lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
-        lambda content: with_statistics(content, {"mean": 0.1, "deviation": -0.1, "tail": 0.2}),
-        lambda content: with_statistics(content, {"mean": float("inf"), "deviation": 0, "tail": 0}),
-        lambda content: with_statistics(content, None),
+        lambda content: {**content, "spreads": {"vector": -0.1}},
+        lambda content: {**content, "spreads": {"vector": float("inf")}},
+        lambda content: {**content, "spreads": {"vector": None}},
         lambda content: [content],
         lambda content: with_distribution(content, [0.1, float("nan")], [1.0, 0.1]),
         lambda content: with_distribution(content, [0.1, 0.5], [0.1, 1.0]),
@@ -189,7 +184,7 @@ def test_one_unreadable_or_of_another_checkpoint_is_refused(
         CorpusCalibration.read(tmp_path, "b" * 64)
     path = tmp_path / CALIBRATION_FILE
     content = json.loads(path.read_text())
-    for changed, reason in (({"format": 9}, "format 9 is not 3"), ({"version": "0"}, "version")):
+    for changed, reason in (({"format": 9}, "format 9 is not 4"), ({"version": "0"}, "version")):
         path.write_text(json.dumps({**content, **changed}))
         with pytest.raises(StoreError, match=rf"calibration\.json: .*{reason}"):
             CorpusCalibration.read(tmp_path, FINGERPRINT)
@@ -208,9 +203,10 @@ def test_every_mode_is_measured(
     _, stored = store.vectors(store.log.added_after(0)[1])
     found = measure_store(store, RULE, SilentProgress(), seed=2)
     measured = found.kinds
-    assert (found.rule, found.statistics.alignment) == (RULE, None)
+    assert (found.rule, found.spreads.alignment) == (RULE, None)
     pairs = pair_scores(stored, sample_pairs(130, 2))
-    assert found.statistics.vector == ChannelStatistics.of(pairs)
+    assert found.spreads.vector == pytest.approx(pairs.std(), abs=1e-6)
+    assert (pairs >= found.near_cosine).mean() == pytest.approx(0.001, abs=0.0005)
     assert set(measured) == {"semantic", "lexical", "hybrid"}
     assert measured["semantic"] == measure(stored, seed=2)
     assert measured["lexical"].scores[0] == 0.0
@@ -259,13 +255,11 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
         assert measured[mode].scores == pytest.approx(table.scores, abs=1e-5)
         assert measured[mode].rates == pytest.approx(table.rates, rel=0.01)
     aligned_pairs = np.array(alignment)[pairs[:, 0] > 0]
-    assert found.statistics.alignment is not None
-    assert found.statistics.alignment.deviation == pytest.approx(aligned_pairs.std(), abs=1e-5)
-    assert found.statistics.lexical is not None
-    assert found.statistics.lexical.mean == pytest.approx(words.mean(), abs=1e-5)
+    assert found.spreads.alignment == pytest.approx(aligned_pairs.std(), abs=1e-5)
+    assert found.spreads.lexical == pytest.approx(words.std(), abs=1e-5)
     standard = measure_store(store, DEFAULT_RULE, SilentProgress(), seed=2)
-    assert standard.statistics == found.statistics
-    assert standard.rule == DEFAULT_RULE.resolve(found.statistics) != DEFAULT_RULE.resolve()
+    assert standard.spreads == found.spreads
+    assert standard.rule == DEFAULT_RULE.resolve(found.spreads) != DEFAULT_RULE.resolve()
 
 
 def test_scores_are_calibrated_by_what_there_is() -> None:

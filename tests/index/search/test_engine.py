@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.engine.channels import CHANNELS, ChannelKind, Found
+from index.engine.channels import CHANNELS, Found
 from index.engine.local import LocalEngine
-from index.engine.port import VECTOR, WORDS, Candidates, EncodedQuery, Seconds
+from index.engine.port import VECTOR, WORDS, Candidates, EncodedQuery, SearchStage, Seconds
 from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
@@ -19,18 +20,21 @@ from index.search.records import Mode, SearchOptions
 from index.store.change_log import Changes
 from index.store.document_store import DocumentStore
 from index.store.filters import Filter
+from index.vectors.live_index import LiveIndex
 from tests.index.search.plane import MODES, answer, direction, names, put
 
 QUERY = EncodedQuery("zinc", direction(0))
 
 
-@dataclass(slots=True)
 class IdChannel:
     """1 for a document whose id begins with the text of the query."""
 
-    store: DocumentStore
-    query: EncodedQuery
-    silent: bool = False
+    stage: ClassVar[SearchStage] = "search"
+    weight: ClassVar[float] = 0.9
+    silent = False
+
+    def __init__(self, store: DocumentStore, _: LiveIndex, query: EncodedQuery) -> None:
+        self.store, self.query = store, query
 
     def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
         ids = self.store.log.added_after(0)[1]
@@ -56,9 +60,6 @@ class ExactEngine:
         self.position = change.sequence
 
     def catch_up(self) -> None:
-        self.position = self.store.sequence
-
-    def rebuild(self) -> None:
         self.position = self.store.sequence
 
     def open(
@@ -101,8 +102,7 @@ def three(tmp_path: Path) -> Iterator[DataDirectory]:
 
 
 def test_a_channel_of_its_own_weight_ranks_in_hybrid_mode(three: DataDirectory) -> None:
-    kind = ChannelKind(lambda store, _, query: IdChannel(store, query), "search", weight=0.9)
-    engine = LocalEngine(three.store, three.index, {**CHANNELS, "id": kind})
+    engine = LocalEngine(three.store, three.index, {**CHANNELS, "id": IdChannel})
     options = SearchOptions(top_k=3)
     plain = {hit.id: hit.score for hit in answer(three, QUERY, options).hits}
     found = answer(replace(three, engine=engine), QUERY, options).hits
@@ -115,7 +115,7 @@ def test_a_channel_of_its_own_weight_ranks_in_hybrid_mode(three: DataDirectory) 
 @pytest.mark.parametrize("mode", MODES)
 def test_another_engine_gives_the_same_answers(three: DataDirectory, mode: Mode) -> None:
     engine, options = ExactEngine(three.store), SearchOptions(top_k=3, mode=mode)
-    engine.rebuild()
+    engine.catch_up()
     local = answer(three, QUERY, options)
     found = answer(replace(three, engine=engine), QUERY, options)
     assert found.sequence == local.sequence > 0

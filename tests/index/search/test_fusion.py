@@ -11,13 +11,14 @@ import pytest
 from encoder.calibration import Calibration, read_calibration, write_calibration
 from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
+from index.errors import StoreError
 from index.search.records import Mode
 from index.search.score import (
     DEFAULT_RULE,
-    ChannelStatistics,
     ChannelWeights,
+    CorpusFusion,
     LinearFusion,
-    NullStatistics,
+    Spreads,
     StandardRule,
     apply_rule,
     read_fusion,
@@ -26,9 +27,9 @@ from index.search.score import (
 from tests.kit.calibrations import MAPS
 
 RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)
-NARROW, WIDE = ChannelStatistics(0.1, 0.05, 0.2), ChannelStatistics(0.3, 0.1, 0.4)
+NARROW, WIDE = 0.05, 0.1
 WEIGHTS = ChannelWeights(1.0, 2.0, 1.0)
-GENERAL = NullStatistics(1000, 10_000, NARROW, NARROW, NARROW)
+GENERAL = Spreads(NARROW, NARROW, NARROW)
 STANDARD = StandardRule(
     ChannelWeights(2.0, 1.0, 1.0), ChannelWeights(0.0, 1.0, 3.0), GENERAL, 2.0, -0.6
 )
@@ -85,8 +86,8 @@ def test_twice_the_spread_halves_the_raw_weight(channel: str) -> None:
 @pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])
 def test_a_document_scores_1_with_itself(mode: Mode) -> None:
     ones = np.ones(2, dtype=np.float32)
-    for statistics in (None, replace(GENERAL, lexical=WIDE), replace(GENERAL, alignment=None)):
-        _, scores = apply_rule(STANDARD.resolve(statistics), mode, ones, ones, ones)
+    for spreads in (None, replace(GENERAL, lexical=WIDE), replace(GENERAL, alignment=None)):
+        _, scores = apply_rule(STANDARD.resolve(spreads), mode, ones, ones, ones)
         assert scores.tolist() == pytest.approx([1.0, 1.0])
 
 
@@ -101,36 +102,28 @@ def test_a_pair_scores_the_same_among_other_documents() -> None:
 
 def test_a_spread_has_its_bounds() -> None:
     """Equal documents have no spread, a collection may lack a channel: the general one holds."""
-    none, most = (ChannelStatistics(0.0, deviation, 0.0) for deviation in (0.0, 1e9))
-    least = replace(NARROW, deviation=NARROW.deviation / 4)
-    for measured, taken in ((none, least), (None, NARROW), (most, replace(NARROW, deviation=0.2))):
+    for measured, taken in ((0.0, NARROW / 4), (None, NARROW), (1e9, 4 * NARROW)):
         for channel in ("alignment", "lexical"):
             found = STANDARD.resolve(replace(GENERAL, **{channel: measured}))
             assert found == STANDARD.resolve(replace(GENERAL, **{channel: taken}))
-    assert STANDARD.resolve(replace(GENERAL, vector=none, lexical=none, alignment=none)) == (
-        STANDARD.resolve()
-    )
+    assert STANDARD.resolve(Spreads(0.0, 0.0, 0.0)) == STANDARD.resolve()
 
 
-@pytest.mark.parametrize("weights", [(0, 0, 0), (1, -1, 1), (1, float("nan"), 1)])
-def test_weights_of_channels_have_bounds(weights: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="not at least 0 and above 0 together"):
-        ChannelWeights(*weights)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
-def test_a_weight_has_its_bounds(weight: float) -> None:
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan"), float("inf")])
+def test_the_weights_of_a_file_have_bounds(tmp_path: Path, weight: float) -> None:
     for name in ("lexical_weight", "hybrid_alignment_weight", "semantic_alignment_weight"):
-        with pytest.raises(ValueError, match=f"^{name} is .*, not from 0 to 1"):
-            replace(RULE, **{name: weight})
+        CorpusFusion("f", replace(RULE, **{name: weight}), {}).write(tmp_path)
+        with pytest.raises(StoreError, match=f"rule.{name}: Input should be"):
+            CorpusFusion.read(tmp_path, "f")
 
 
 @pytest.mark.parametrize(
     ("slope", "intercept"), [(-0.1, 0.0), (float("inf"), 0.0), (0.1, float("nan"))]
 )
-def test_the_expected_alignment_line_has_bounds(slope: float, intercept: float) -> None:
-    with pytest.raises(ValueError, match="the expected alignment score has the line"):
-        LinearFusion(0.5, 0.5, 0.5, slope, intercept)
+def test_the_line_of_a_file_has_bounds(tmp_path: Path, slope: float, intercept: float) -> None:
+    CorpusFusion("f", LinearFusion(0.5, 0.5, 0.5, slope, intercept), {}).write(tmp_path)
+    with pytest.raises(StoreError, match=r"rule.expected_.*: Input should be"):
+        CorpusFusion.read(tmp_path, "f")
 
 
 def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
@@ -149,7 +142,7 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
         (replace(STANDARD, hybrid=WEIGHTS), {"semantic", "lexical"}),
         (replace(STANDARD, semantic=WEIGHTS), {"lexical", "hybrid"}),
         (replace(STANDARD, expected_intercept=-0.5), {"lexical"}),
-        (replace(STANDARD, statistics=replace(GENERAL, vector=WIDE)), {"lexical"}),
+        (replace(STANDARD, spreads=replace(GENERAL, vector=WIDE)), {"lexical"}),
     ],
 )
 def test_outdated_calibrations_are_removed(
@@ -168,11 +161,12 @@ def test_outdated_calibrations_are_removed(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": 1}, "format 1 is not 2"),
-        ({"hybrid": {"lexical": -1, "alignment": 1, "vector": 1}}, "not a fusion rule: .*at least"),
+        ({"format": 1}, "format 1 is not 3"),
+        ({"hybrid": {"lexical": -1, "alignment": 1, "vector": 1}}, "not a fusion rule: .*greater"),
+        ({"hybrid": {"lexical": 0, "alignment": 0, "vector": 0}}, "not a fusion rule: .*no weight"),
         ({"semantic": {"lexical": "much", "alignment": 1, "vector": 1}}, "not a fusion rule"),
-        ({"statistics": {}}, "not a fusion rule"),
-        ({"expected_slope": -1.0}, "not a fusion rule: .*has the line"),
+        ({"spreads": {}}, "not a fusion rule"),
+        ({"expected_slope": -1.0}, "not a fusion rule: expected_slope"),
         ({"fingerprint": "f" * 64}, "was fitted for checkpoint ffffffffffff"),
     ],
 )

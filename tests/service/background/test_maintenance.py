@@ -228,29 +228,27 @@ def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -
     def measured(first: int, documents: int) -> CorpusCalibration | None:
         put(data, first, documents - first, "of random words")
         maintenance.work()
-        assert scoring.present.calibrator.corpus == (
-            open_scoring(scoring._checkpoint, data.path).calibrator.corpus
-        )
-        return scoring.present.calibrator.corpus
+        assert scoring.present.corpus == (open_scoring(scoring._checkpoint, data.path).corpus)
+        return scoring.present.corpus
 
-    general = scoring.present.fusion
+    general = scoring.present.rule
     assert measured(0, 99) is None
-    assert scoring.present.calibrator.unmeasured == TOO_FEW
+    assert scoring.present.unmeasured == TOO_FEW
     known = measured(99, 100)
     assert known is not None
-    assert known.statistics.documents == 100
-    assert scoring.present.calibrator.unmeasured is None
-    assert scoring.present.fusion == known.rule != general
+    assert known.documents == 100
+    assert scoring.present.unmeasured is None
+    assert scoring.present.rule == known.rule != general
     assert measured(100, 150) == known  # it has not grown by more than half
     grown = measured(150, 151)
     assert grown is not None
-    assert grown.statistics.documents == 151
+    assert grown.documents == 151
     (data.path / CALIBRATION_FILE).write_text("{}")
     again = make()  # as after a restart
-    assert again._scoring.present.fusion == general
-    assert again._scoring.present.calibrator.unmeasured == DAMAGED
+    assert again._scoring.present.rule == general
+    assert again._scoring.present.unmeasured == DAMAGED
     again.work()
-    assert again._scoring.present.calibrator.corpus == grown
+    assert again._scoring.present.corpus == grown
 
 
 def put_blocks(data: DataDirectory, first: int, count: int) -> None:

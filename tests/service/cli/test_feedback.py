@@ -54,7 +54,7 @@ temperature = "learned"
 
 
 def used(data: Path, checkpoint: Path) -> LinearFusion:
-    return open_scoring(load_checkpoint(checkpoint), data).fusion
+    return open_scoring(load_checkpoint(checkpoint), data).rule
 
 
 def measure(data: Path, checkpoint: Path) -> None:
@@ -85,7 +85,7 @@ def test_better_weights_are_adopted_and_served(
     running = open_engine(make_settings(data=data))
     try:
         answer = longmatch("tune", data, "--json")
-        assert running.default.fusion == BLIND
+        assert running.default.scoring.present.rule == BLIND
     finally:
         running.opened.close()
     assert answer.status == 0, answer.err
@@ -99,10 +99,10 @@ def test_better_weights_are_adopted_and_served(
     assert longmatch("doctor", data).status == 0
     engine = open_engine(make_settings(data=data))
     try:
-        assert engine.default.fusion == rule
-        assert engine.default.calibrator.corpus is not None  # measured again
-        assert engine.default.calibrator.corpus.rule == rule
-        assert set(engine.default.calibrator.of_feedback) == {"hybrid"}
+        assert engine.default.scoring.present.rule == rule
+        assert engine.default.scoring.present.corpus is not None  # measured again
+        assert engine.default.scoring.present.corpus.rule == rule
+        assert set(engine.default.scoring.present.of_feedback) == {"hybrid"}
     finally:
         engine.opened.close()
     (fitted,) = report["probabilities"].values()

@@ -96,10 +96,10 @@ def test_a_better_checkpoint_replaces_the_present_one(
     assert longmatch("doctor", data, "--encoder", tiny_terms).status == 0
     engine = open_engine(make_settings(data=data, encoder=tiny_terms))
     try:
-        measured = engine.default.calibrator.corpus
+        measured = engine.default.scoring.present.corpus
         assert measured is not None
-        rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.statistics)
-        assert engine.default.fusion == rule
+        rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.spreads)
+        assert engine.default.scoring.present.rule == rule
     finally:
         engine.opened.close()
     again = run_test(longmatch, data, tiny_terms)
@@ -140,7 +140,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
         assert answer.status == 2
         assert "held-out queries" in answer.err
         assert "stop the server that has it open" in answer.err
-        assert running.default.fusion == BLIND
+        assert running.default.scoring.present.rule == BLIND
     finally:
         running.opened.close()
     assert not (data / data_directory.SHADOW_TEST_FILE).exists()

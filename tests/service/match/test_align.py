@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from index.search.calibrate import Scoring
 from index.search.records import Mode
 from index.search.score import LinearFusion
 from tests.kit.service_fixtures import fill, with_parts
@@ -17,7 +18,7 @@ NONE = {"aligned": False, "candidates": 3, "scored": 0}
 @pytest.fixture
 def aligning(filled: Any) -> Any:
     """Return a client of a service whose modes give alignment weights of their own."""
-    filled.app.state.engine = with_parts(filled.app.state.engine, fusion=RULE)
+    filled.app.state.engine = with_parts(filled.app.state.engine, scores=Scoring(RULE))
     return filled
 
 

@@ -17,7 +17,7 @@ from index.search.calibrate import (
     OTHER_RULE,
     TOO_FEW,
     UNMEASURED,
-    ScoreCalibrator,
+    Scoring,
     open_scoring,
 )
 from index.search.corpus_calibration import CALIBRATION_FILE, RATES
@@ -37,9 +37,9 @@ def calibrated(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def with_calibrator(client: Any, calibrator: ScoreCalibrator) -> Any:
-    """Return a client of the same service with `calibrator`."""
-    engine = with_parts(client.app.state.engine, calibrator=calibrator)
+def with_scoring(client: Any, scoring: Scoring) -> Any:
+    """Return a client of the same service with this scoring."""
+    engine = with_parts(client.app.state.engine, scores=scoring)
     return type(client)(create_app(engine.settings, engine))
 
 
@@ -49,7 +49,7 @@ def test_matches_have_probabilities_and_rates(library: Any) -> None:
     assert plain["no_probability"] == TOO_FEW
     for measure in ("probability", "false_positive_rate", "relevant"):
         assert {match[measure] for match in plain["matches"]} == {None}
-    answer = with_calibrator(library, BY_RATE).post("/match", json={"id": "ants"}).json()
+    answer = with_scoring(library, BY_RATE).post("/match", json={"id": "ants"}).json()
     assert (answer["calibration"], answer["no_probability"]) == ("1+2", None)
     probabilities = [match["probability"] for match in answer["matches"]]
     rates = [match["false_positive_rate"] for match in answer["matches"]]
@@ -66,7 +66,7 @@ def test_matches_have_probabilities_and_rates(library: Any) -> None:
     [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
 def test_bounds_keep_the_best(library: Any, field: str, measure: str) -> None:
-    client = with_calibrator(library, BY_RATE)
+    client = with_scoring(library, BY_RATE)
     every = client.post("/match", json={"id": "ants"}).json()["matches"]
     bound = every[1][measure]
     some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
@@ -76,7 +76,7 @@ def test_bounds_keep_the_best(library: Any, field: str, measure: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "calibrator", "said"),
+    ("field", "scoring", "said"),
     [
         ("min_probability", NOTHING, "no probability: fewer than 100 documents"),
         ("min_probability", ONLY_RATE, "no calibration of the checkpoint, or after tuning"),
@@ -84,9 +84,9 @@ def test_bounds_keep_the_best(library: Any, field: str, measure: str) -> None:
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
-    library: Any, field: str, calibrator: ScoreCalibrator, said: str
+    library: Any, field: str, scoring: Scoring, said: str
 ) -> None:
-    client = with_calibrator(library, calibrator)
+    client = with_scoring(library, scoring)
     response = client.post("/match", json={"id": "ants", field: 0.5})
     assert response.status_code == 422
     (error,) = response.json()["errors"]
@@ -142,13 +142,13 @@ def test_without_a_measurement_the_general_statistics_serve(
         replace(of_corpus(checkpoint.fingerprint), **content).write(data)
     client = make_client(encoder=calibrated, data=data)
     served = client.app.state.engine.default
-    assert served.calibrator.unmeasured == TOO_FEW
+    assert served.scoring.present.unmeasured == TOO_FEW
     assert warning in caplog.text
     assert bool(warning) == any(record.levelname == "WARNING" for record in caplog.records)
     scoring = open_scoring(checkpoint, data)
-    assert scoring.calibrator.unmeasured == why
+    assert scoring.unmeasured == why
     if why != OTHER_RULE:
-        assert served.fusion == scoring.fusion == read_fusion(checkpoint).resolve()
+        assert served.scoring.present.rule == scoring.rule == read_fusion(checkpoint).resolve()
     answer = fill(client).post("/match", json={"id": "ants"}).json()
     assert {match["probability"] for match in answer["matches"]} == {None}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.searchers
+import index.search.rank
 from encoder.alignment.space import Whitening, neutral_space
 from encoder.checkpoint import vector_space
 from encoder.comparison.compare import percent
@@ -128,7 +128,7 @@ def test_documents_that_change_meanwhile_cost_no_place(
     options = {"mode": mode, "filter": EVEN, "collapse": True}
     first = ids(by_http(top_k=10, **options))
     deleted, changed = first[::2], first[1::2]
-    select = service.searchers.select_documents
+    select = index.search.rank.select_documents
 
     def select_then_change(*arguments: Any) -> Any:
         selected = select(*arguments)
@@ -139,7 +139,7 @@ def test_documents_that_change_meanwhile_cost_no_place(
         return selected
 
     with monkeypatch.context() as patched:
-        patched.setattr(service.searchers, "select_documents", select_then_change)
+        patched.setattr(index.search.rank, "select_documents", select_then_change)
         found = by_command(top_k=5, **options)
     assert len(found) == 5
     assert not set(first) & set(ids(found))

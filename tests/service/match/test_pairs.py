@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import index.search.pairs
-from index.search.score import ChannelStatistics
-from tests.kit.calibrations import BY_RATE, STATISTICS, of_corpus
+from tests.kit.calibrations import BY_RATE, of_corpus
 from tests.kit.service_fixtures import with_parts
 
 
@@ -55,7 +54,7 @@ def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
     [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
 def test_calibrated_bounds_leave_the_other_pairs_out(filled: Any, bound: str, measure: str) -> None:
-    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=BY_RATE)
+    filled.app.state.engine = with_parts(filled.app.state.engine, scores=BY_RATE)
     every = pairs_of(filled)
     limit = sorted(query["score"] for query in every)[2]
     (least,) = (query[measure] for query in every if query["score"] == limit)
@@ -67,10 +66,9 @@ def test_calibrated_bounds_leave_the_other_pairs_out(filled: Any, bound: str, me
 def test_by_default_pairs_are_nearer_than_nearly_all_random_ones(filled: Any) -> None:
     every = pairs_of(filled, "/pairs?min_vector_score=-1")
     least = sorted(pair["vector_score"] for pair in every)[3]
-    measured = replace(STATISTICS, vector=ChannelStatistics(least - 0.1001, 0.05, 0.1))
-    corpus = replace(of_corpus(), statistics=measured)
+    corpus = replace(of_corpus(), near_cosine=least - 0.0001)
     judge = replace(BY_RATE, corpus=corpus)
-    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=judge)
+    filled.app.state.engine = with_parts(filled.app.state.engine, scores=judge)
     near = {(pair["left"], pair["right"]) for pair in every if pair["vector_score"] >= least}
     found = pairs_of(filled)
     assert {(pair["left"], pair["right"]) for pair in found} == near
