@@ -301,7 +301,7 @@ def publish(data: DataDirectory, progress: Progress) -> None:
     if index.outgrown or index.moved:
         progress.started("training the index", None)
         index.rebuild()
-    elif index.sequence != before or index.generation == 0:
+    elif index.sequence != before or index.manifest.generation == 0:
         progress.started("publishing the index", None)
         index.publish()
     if data.store.lexical.unpublished():

@@ -30,7 +30,7 @@ from index.build import encode_documents, finish
 from index.directory.data_directory import (
     DAMAGED_FILE,
     FOLLOWER_FILES,
-    SNAPSHOTS_DIRECTORY,
+    SNAPSHOT_FILE,
     STORE_FILE,
     locked,
     open_data_directory,
@@ -59,8 +59,6 @@ from index.store.filters import insert_metadata, metadata_values, stored
 from index.store.rows import advance_sequence, insert_encoding, remove_documents
 from index.store.schema import STORE
 from index.vectors.live_index import read_snapshot
-from index.vectors.snapshot import current_precision
-from index.vectors.vector_index import DEFAULT_PRECISION
 
 _PROBLEMS_SHOWN = 5
 _ENCODED_A_TRANSACTION = 64
@@ -211,11 +209,10 @@ def _examine_copies(data: Path, store: DocumentStore) -> Iterator[Finding]:
         if (data / name).exists():
             check = partial(_reading, data / name, problem)
             yield from _findings(name, data / name, check, Remedy.DELETE)
-    snapshots = data / SNAPSHOTS_DIRECTORY
-    if snapshots.exists():
-        precision = current_precision(snapshots) or DEFAULT_PRECISION
-        read = partial(read_snapshot, store, snapshots, precision)
-        yield from _findings(snapshots.name, snapshots, read, Remedy.DELETE)
+    snapshot = data / SNAPSHOT_FILE
+    if snapshot.exists():
+        read = partial(read_snapshot, store, snapshot)
+        yield from _findings(snapshot.name, snapshot, read, Remedy.DELETE)
 
 
 def _examine_truth(path: Path) -> Iterator[Finding]:
@@ -294,9 +291,9 @@ def _hash(row: Sequence[Any]) -> int:
 
 def space_problem(connection: sqlite3.Connection) -> str | None:
     """Read the alignment space; a store that was never given one has nothing to check."""
-    row = find_space(connection)
-    if row is not None:
-        load_space(connection, row.space_id)
+    number = find_space(connection)
+    if number is not None:
+        load_space(connection, number)
     return None
 
 
@@ -338,7 +335,7 @@ def repair(
         delete = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
         of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
         if of_store:
-            delete |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
+            delete |= {SNAPSHOT_FILE, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
         try:
             for name in delete:
                 _delete(data / name)

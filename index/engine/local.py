@@ -40,7 +40,7 @@ class LocalEngine:
     @property
     def generation(self) -> int:
         """The snapshot of the index last published or loaded; 0 for none."""
-        return self.index.generation
+        return self.index.manifest.generation
 
     @property
     def exact(self) -> bool:
@@ -174,7 +174,7 @@ class LocalSearch:
         return [*most, rest]
 
     def _at(self) -> tuple[int, int]:
-        return self.engine.index.generation, self.engine.index.sequence
+        return self.engine.generation, self.engine.position
 
     def _candidates(
         self, ids: Int64, scores: Mapping[str, Float32], *, exhausted: bool, at: tuple[int, int]

@@ -97,14 +97,6 @@ OUTGROWN_BY = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """What lists were trained for: the `vectors` that the store held at `sequence`."""
-
-    sequence: int
-    vectors: int
-
-
-@dataclass(frozen=True, slots=True)
 class Drift:
     """How far an index has drifted from the one that was trained.
 
@@ -115,6 +107,7 @@ class Drift:
         removed: share of those it was trained for that is gone.
         nlist: number of lists.
         outgrown: there are `OUTGROWN_BY` times too few or too many lists.
+        moved: vectors are in another space than that of the store.
     """
 
     imbalance: float
@@ -123,6 +116,7 @@ class Drift:
     removed: float
     nlist: int
     outgrown: bool
+    moved: bool = False
 
     @property
     def changed(self) -> float:
@@ -147,31 +141,24 @@ def needs_training(nlist: int, count: int) -> bool:
     return max(suitable, nlist) >= OUTGROWN_BY * min(suitable, nlist)
 
 
-def measure_drift(
-    sizes: Int64,
-    training: Training,
-    *,
-    added: int,
-    removed: int,
-) -> Drift:
+def measure_drift(sizes: Int64, trained: int, *, added: int, removed: int) -> Drift:
     """Measure how far an index has drifted.
 
     The imbalance is that of FAISS: nlist * sum(n^2) / sum(n)^2 over the list sizes n.
 
     Args:
         sizes: how many vectors each list has, Int64[nlist].
-        training: what the lists were trained for.
+        trained: how many vectors the lists were trained for.
         added: present vectors that were added since.
         removed: vectors that existed then and are gone.
     """
     total = int(sizes.sum())
     squares = float(np.square(sizes, dtype=np.float64).sum())
-    trained = max(training.vectors, 1)
     return Drift(
         imbalance=len(sizes) * squares / total**2 if total else 1.0,
         empty=float((sizes == 0).mean()) if total else 0.0,
-        added=added / trained,
-        removed=removed / trained,
+        added=added / max(trained, 1),
+        removed=removed / max(trained, 1),
         nlist=len(sizes),
         outgrown=needs_training(len(sizes), total),
     )
@@ -184,6 +171,8 @@ def drift_reasons(drift: Drift, *, attempted_at: float = 0.0) -> tuple[str, ...]
         drift: as measured.
         attempted_at: the `changed` of the last attempt on the same lists.
     """
+    if drift.moved:
+        return ("another space",)
     if drift.changed < attempted_at + _LEAST_CHANGED:
         return ()
     reasons = ["too few or too many lists"] if drift.outgrown else []

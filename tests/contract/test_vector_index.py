@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from tests.kit.vector_kinds import (
     IndexKind,
     assert_same,
     remove,
+    saved,
     unit_vectors,
 )
 
@@ -49,22 +49,19 @@ def test_bad_additions_are_refused(
     assert_same(index, oracle, unit_vectors(2, seed=4), k=3)
 
 
-def test_a_saved_index_is_the_same_and_can_be_changed(kind: IndexKind, tmp_path: Path) -> None:
+def test_a_saved_index_is_the_same_and_can_be_changed(kind: IndexKind) -> None:
     index, oracle = kind.make(), BruteForce()
     ids, vectors = np.arange(0, 3_000, 10), unit_vectors(300, seed=1)
     kind.add(index, oracle, ids, vectors)
     remove(index, ids[:150])
     held = index.vectors(ids[200:])
     oracle.vectors = dict(zip(ids[150:].tolist(), index.vectors(ids[150:]), strict=True))
-    index.save(tmp_path / "saved")
-    loaded = kind.load(tmp_path / "saved")
+    loaded = saved(index)
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
     assert remove(loaded, ids[:200]) == 50
     oracle.vectors = dict(zip(ids[200:].tolist(), held, strict=True))
     kind.add(loaded, oracle, ids[:1], vectors[:1])
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
-    with pytest.raises(FileExistsError):
-        loaded.save(tmp_path / "saved")
 
 
 STEPS = st.lists(
@@ -80,7 +77,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, seed=st.integers(0, 2**32 - 1))
 def test_any_order_of_steps_equals_brute_force(
-    kind: IndexKind, tmp_path: Path, steps: list[tuple[str, list[int]]], seed: int
+    kind: IndexKind, steps: list[tuple[str, list[int]]], seed: int
 ) -> None:
     index, oracle = kind.make(), BruteForce()
     for number, (step, values) in enumerate(steps):
@@ -95,9 +92,7 @@ def test_any_order_of_steps_equals_brute_force(
         elif step == "search":
             assert_same(index, oracle, unit_vectors(3, seed=seed + number), values[0])
         else:
-            (tmp_path / "saved").unlink(missing_ok=True)
-            index.save(tmp_path / "saved")
-            index = kind.load(tmp_path / "saved")
+            index = saved(index)
     assert_same(index, oracle, unit_vectors(3, seed=seed), k=5)
 
 

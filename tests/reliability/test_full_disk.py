@@ -213,7 +213,7 @@ FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
     "name",
     [
         *("store.sqlite3", "calibration.json", "fusion.json", "state.sqlite3"),
-        *("lexical/words.sqlite3", "snapshots/current"),
+        *("lexical/words.sqlite3", "vectors.faiss"),
     ],
 )
 def test_the_doctor_takes_no_failing_disk_for_damage(

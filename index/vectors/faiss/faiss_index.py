@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import BinaryIO
 
 import faiss
 import numpy as np
@@ -26,7 +26,6 @@ from faiss.contrib.inspect_tools import get_invlist_sizes
 from faiss.contrib.ivf_tools import add_preassigned
 
 from encoder.arrays import Bool, Float32, Int64
-from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.faiss import gpu, ivf
 from index.vectors.faiss.exact import compare_all
@@ -283,8 +282,8 @@ class FaissIndex:
         ids = known[among.contains(known) & content.contains(known)]
         return compare_all(queries, ids, ivf.reconstruct(self._index, ids), k)
 
-    def save(self, path: Path) -> int:
-        """Write the index to one new file, and return the sequence that it holds.
+    def save(self, file: BinaryIO) -> int:
+        """Write the index to a file, and return the sequence that it holds.
 
         Changes wait until it is written; searches do not, unless a change waits before them.
 
@@ -292,7 +291,7 @@ class FaissIndex:
             OSError: the file cannot be written whole.
         """
         # Through Python's file object: the writer of faiss does not report a failing close.
-        with path.open("xb") as file, self._changing, self._lock.reading():
+        with self._changing, self._lock.reading():
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
             return self.sequence
 
@@ -324,17 +323,14 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
     return FaissIndex(index)
 
 
-def load_faiss_index(path: Path) -> FaissIndex:
+def load_faiss_index(file: BinaryIO) -> FaissIndex:
     """Read an index that `FaissIndex.save` wrote; the caller has compared it with its checksum.
 
     Raises:
-        SnapshotError: the file is missing, or FAISS cannot read it.
+        OSError: the file cannot be read.
+        RuntimeError: FAISS cannot read it.
     """
-    try:
-        with path.open("rb") as file:
-            return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
-    except (OSError, RuntimeError) as error:
-        raise SnapshotError(f"{path}: cannot be read: {error}") from error
+    return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
 
 
 def _sorted(ids: Int64, new: Int64) -> Int64:

@@ -16,7 +16,6 @@ from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 PARALLEL_FROM = 1_024  # vectors to add or to train with
 EXACT_NEIGHBOURS = 20_000  # vectors; of more, neighbours are looked for in the nearest lists alone
 _LISTS_OF_NEIGHBOURS = 16
-BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
 
 # Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
 # vector has no smaller error, as lists overlap.
@@ -143,15 +142,9 @@ def _result(scores: Float32, ids: Int64) -> SearchResult:
 
 def selector_of(among: IdSet) -> faiss.IDSelector:
     """Return what FAISS asks of each vector that it meets in a list."""
-    end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
-    if end <= BITMAP_UP_TO:
-        bits: Bool = np.full(end, among.inverted)
-        bits[among.ids] = not among.inverted
-        return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
-    listed = faiss.IDSelectorBatch(among.ids)
-    if not among.inverted:
-        return listed
-    return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
+    bits: Bool = np.full(among.end if among.inverted else among.ids.max() + 1, among.inverted)
+    bits[among.ids] = not among.inverted
+    return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
 
 
 @contextmanager

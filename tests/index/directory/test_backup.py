@@ -20,7 +20,7 @@ from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     FUSION_FILE,
-    SNAPSHOTS_DIRECTORY,
+    SNAPSHOT_FILE,
     STORE_FILE,
     DataDirectory,
 )
@@ -72,7 +72,7 @@ def test_a_restored_backup_answers_the_same(
         assert len(server.store) == written.documents == 311
     assert (tmp_path / "new" / "uploads" / "a1.ndjson").read_text() == "{}\n"
     left = {path.name for path in (tmp_path / "new").iterdir()}
-    derived = {"snapshots", "lexical", "blocks.sqlite3", "families.sqlite3"}
+    derived = {"vectors.faiss", "lexical", "blocks.sqlite3", "families.sqlite3"}
     assert left - derived == {"damaged.jsonl", "lock", "store.sqlite3", "uploads"}
 
 
@@ -198,7 +198,7 @@ def test_a_folder_that_is_no_collection_is_named_and_left_out(
     assert written.collections == ()
     assert f"{stray}: is no collection" in caplog.text
     assert (stray / "notes.txt").read_text() == "Mine."
-    (stray / SNAPSHOTS_DIRECTORY).mkdir()  # so it was one, and has lost its documents
+    (stray / SNAPSHOT_FILE).touch()  # so it was one, and has lost its documents
     with pytest.raises(StoreError, match="notes: there is no data directory here"):
         write_backup(data, tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -40,7 +40,7 @@ def test_doctor_finds_nothing_in_what_is_sound(longmatch: Run, data: Path) -> No
 ONE_VECTOR = "store.sqlite3: 1 document (d0) is damaged in vectors"
 SOME_DAMAGES = ("an index file", "a segment", "block vectors")
 DAMAGES = {
-    "an index file": ("snapshots:", None),
+    "an index file": ("vectors.faiss:", None),
     "a segment": (".segment: is damaged: delete it", None),
     "a lost vector": (ONE_VECTOR, "DELETE FROM vectors WHERE vector_id = 1"),
     "block vectors": (
@@ -69,7 +69,7 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     expected = matches(longmatch, data)
     said, statement = DAMAGES[damage]
     if statement is None:
-        files = {"an index file": "snapshots/*.index", "a segment": "lexical/*.segment"}
+        files = {"an index file": "vectors.faiss", "a segment": "lexical/*.segment"}
         path = next(data.glob(files[damage]))
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
