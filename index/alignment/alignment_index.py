@@ -3,9 +3,9 @@
 The space is stored first, then every document is projected into it next to the former rows, and
 only then is it used: searches never wait, and a pass that was killed goes on where it was.
 
-documents        which documents have block vectors, and what share of their words is common text
+documents        which documents have block vectors
 aligned_blocks   their blocks in a space, from which they are aligned; those of common text match
-                 nothing
+                 nothing; and what share of their words is common text
 """
 
 import logging
@@ -23,12 +23,12 @@ from index.alignment.spaces import (
     insert_space,
     load_space,
 )
-from index.common_text.collection import CommonTexts, Marks, mark, without_common
+from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, read_block_vectors
+from index.sqlite.block_vectors import read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
 from index.store.change_log import count_changes
 from index.store.database import Connection, Connections
@@ -37,12 +37,13 @@ BLOCKS_FILE = "blocks.sqlite3"
 BLOCKS = DatabaseFormat(
     "aligned blocks",
     application_id=0x4C4D424C,
-    version=3,
+    version=4,
     schema="""
-CREATE TABLE documents (vector_id INTEGER PRIMARY KEY, share REAL NOT NULL DEFAULT 0);
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
 CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
+    share REAL NOT NULL,
     content BLOB NOT NULL,
     UNIQUE (vector_id, space_id)
 );
@@ -58,14 +59,12 @@ WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id) VALUES (?)"""
 _SHARE = """
-SELECT share FROM documents WHERE vector_id = ?"""
-_NOTE_SHARE = """
-UPDATE documents SET share = ? WHERE vector_id = ?"""
+SELECT max(share) FROM aligned_blocks WHERE vector_id = ?"""
 _REMOVE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
-INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content)
-SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, share, content)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
 SELECT vector_id, content FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
@@ -228,10 +227,10 @@ class AlignmentSpaces:
             self._loaded = dict([*sorted(self._loaded.items())[-1:], (space_id, loaded)])
         return loaded
 
-    def _marked(
-        self, store: Connection, vector_ids: Iterable[int]
-    ) -> Iterator[tuple[int, BlockVectors, Marks | None]]:
-        """Yield documents with their block vectors, and what of these is common text.
+    def _projected(
+        self, store: Connection, space: AlignmentSpace, vector_ids: Iterable[int]
+    ) -> Iterator[tuple[int, float, AlignedBlocks]]:
+        """Yield documents with the share of common text in their words, and their blocks.
 
         Damaged ones are left out.
         """
@@ -245,7 +244,9 @@ class AlignmentSpaces:
             except (TypeError, ValueError) as error:
                 _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
             else:
-                yield vector_id, stored, mark(str(text), stored.offsets, common)
+                marks = mark(str(text), stored.offsets, common)
+                aligned = without_common(space.project(stored.vectors), marks)
+                yield vector_id, 0.0 if marks is None else marks.share, aligned
 
 
 class AlignmentIndex(AlignmentSpaces, Follower):
@@ -279,8 +280,8 @@ class AlignmentIndex(AlignmentSpaces, Follower):
     def common_share(self, vector_id: int) -> float:
         """Return what share of the words of an aligned document is common text."""
         with self.reading() as connection:
-            row = connection.execute(_SHARE, (vector_id,)).fetchone()
-        return float(row[0]) if row else 0.0
+            (share,) = connection.execute(_SHARE, (vector_id,)).fetchone()
+        return float(share or 0.0)
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
@@ -328,11 +329,9 @@ class AlignmentIndex(AlignmentSpaces, Follower):
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
                 space = self._load(store, space_id)
-                for vector_id, stored, marks in self._marked(store, missing):
-                    if marks is not None:
-                        connection.execute(_NOTE_SHARE, (marks.share, vector_id))
-                    aligned = without_common(space.project(stored.vectors), marks)
-                    connection.execute(_INSERT_BLOCKS, (vector_id, space_id, pack(aligned)))
+                for vector_id, share, aligned in self._projected(store, space, missing):
+                    values = (vector_id, space_id, share, pack(aligned))
+                    connection.execute(_INSERT_BLOCKS, values)
 
 
 class ProjectedBlocks(AlignmentSpaces):
@@ -344,10 +343,9 @@ class ProjectedBlocks(AlignmentSpaces):
             used = self._current(store)
             if used is None:
                 return None
-            found, shares = {}, {}
-            for vector_id, stored, marks in self._marked(store, vector_ids):
-                found[vector_id] = without_common(used.space.project(stored.vectors), marks)
-                shares[vector_id] = 0.0 if marks is None else marks.share
+            rows = list(self._projected(store, used.space, vector_ids))
+            found = {vector_id: aligned for vector_id, _, aligned in rows}
+            shares = {vector_id: share for vector_id, share, _ in rows}
             return AlignableDocuments(used.space, found, self._common.read(store), shares)
 
     def refresh(

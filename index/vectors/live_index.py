@@ -29,7 +29,7 @@ from index.vectors.lists import (
     choose_nprobe,
     measure_drift,
     needs_training,
-    nprobe_bounds,
+    nprobe_steps,
 )
 from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import Manifest, load_snapshot, publish_snapshot
@@ -151,11 +151,11 @@ def _catch_up(live: Generation, store: DocumentStore) -> bool:
         return False
     changes, ids, vectors = found
     early = np.array(changes.changed[:-ADD_CHUNK], dtype=np.int64)
-    missing = early[~index.contains(early)]
+    missing = early[~index.held.contains(early)]
     for start in range(0, len(missing), ADD_CHUNK):
         present, found_early = store.vectors(missing[start : start + ADD_CHUNK])
         index.change(present, live.whiten(found_early))
-    new, removed = ~index.contains(ids), np.array(changes.removed, dtype=np.int64)
+    new, removed = ~index.held.contains(ids), np.array(changes.removed, dtype=np.int64)
     vectors = live.whiten(vectors[new])
     index.change(ids[new], vectors, removed=removed, sequence=changes.sequence)
     return True
@@ -308,7 +308,7 @@ class LiveIndex:
         return live.index.exact_scores(live.whiten(vector[np.newaxis])[0], k)
 
     def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
-        """Change how many lists queries visit, within `nprobe_bounds`.
+        """Change how many lists queries visit, to one of `nprobe_steps`.
 
         Args:
             nprobe: how many.
@@ -318,8 +318,8 @@ class LiveIndex:
             Whether it was set.
         """
         with self._updates:
-            least, most = nprobe_bounds(self.nlist)
-            if self.manifest.generation != generation or not least <= nprobe <= most:
+            known = self.manifest.generation == generation
+            if not known or nprobe not in nprobe_steps(self.nlist):
                 return False
             self._live = replace(self._live, manifest=replace(self.manifest, nprobe=nprobe))
             return True

@@ -101,8 +101,8 @@ def test_a_new_index_is_empty(kind: IndexKind) -> None:
     assert (len(index), index.sequence, index.dimension) == (0, 0, DIMENSION)
     assert index.nlist == kind.nlist
     assert index.list_sizes().tolist() == [0] * kind.nlist
-    assert index.ids().tolist() == []
-    assert index.contains(np.array([0, 5])).tolist() == [False, False]
+    assert index.held.ids.tolist() == []
+    assert index.held.contains(np.array([0, 5])).tolist() == [False, False]
     assert index.vectors(NO_IDS).shape == (0, DIMENSION)
 
 
@@ -110,8 +110,8 @@ def test_what_is_added_can_be_read_back(kind: IndexKind) -> None:
     index = kind.make()
     ids, vectors = np.array([40, 7, 10**12]), unit_vectors(3, seed=1)
     index.change(ids, vectors)
-    assert index.ids().tolist() == [7, 40, 10**12]
-    assert index.contains(np.array([7, 8, 40, -1])).tolist() == [True, False, True, False]
+    assert index.held.ids.tolist() == [7, 40, 10**12]
+    assert index.held.contains(np.array([7, 8, 40, -1])).tolist() == [True, False, True, False]
     held = index.vectors(ids)
     np.testing.assert_allclose(held, vectors, rtol=0, atol=kind.rounding)
     assert index.exact == (held == vectors).all() == (kind.rounding == 0)
@@ -127,13 +127,13 @@ def test_a_change_adds_removes_and_names_its_sequence(kind: IndexKind) -> None:
     index.change(np.arange(3), vectors[:3], sequence=4)
     assert index.sequence == index.search(vectors[:1], 1).sequence == 4
     index.change(np.array([3]), vectors[3:], removed=np.array([0, 2, 99]), sequence=6)
-    assert index.ids().tolist() == [1, 3]
+    assert index.held.ids.tolist() == [1, 3]
     assert index.sequence == 6
     index.change(NO_IDS, vectors[:0], removed=np.array([1]))  # of the same sequence
-    assert (index.ids().tolist(), index.sequence) == ([3], 6)
+    assert (index.held.ids.tolist(), index.sequence) == ([3], 6)
     with pytest.raises(ValueError, match="id 3 is already there"):
         index.change(np.array([3]), vectors[3:], removed=np.array([3]), sequence=9)
-    assert (index.ids().tolist(), index.sequence) == ([3], 6)
+    assert (index.held.ids.tolist(), index.sequence) == ([3], 6)
 
 
 def test_vectors_beyond_the_trained_ranges_are_clipped() -> None:
@@ -189,9 +189,9 @@ def test_searches_beside_changes_see_only_whole_changes(kind: IndexKind) -> None
         vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
         for _ in range(25):
             index.change(ids, vectors)
-            assert index.contains(ids).all()
+            assert index.held.contains(ids).all()
             index.change(NO_IDS, vectors[:0], removed=ids)
-            assert not index.contains(ids).any()
+            assert not index.held.contains(ids).any()
 
     def search(worker: int) -> None:
         query = unit_vectors(1, seed=worker + 10)

@@ -109,4 +109,4 @@ def assert_same(index: FaissIndex, oracle: BruteForce, queries: Float32, k: int)
         for vector_id, score in zip(there, scores, strict=False):
             assert abs(float(query @ oracle.vectors[vector_id]) - float(score)) < 1e-5
     assert len(index) == len(oracle.vectors) == int(index.list_sizes().sum())
-    assert index.ids().tolist() == sorted(oracle.vectors)
+    assert index.held.ids.tolist() == sorted(oracle.vectors)

@@ -21,7 +21,7 @@ from index.search.rank import search
 from index.search.records import SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.store.records import EncodedDocument
-from index.vectors.lists import nprobe_bounds
+from index.vectors.lists import nprobe_steps
 from tests.kit.index_fixtures import FINGERPRINT, unit_vectors
 
 DIMENSION = 16
@@ -151,7 +151,7 @@ def test_nprobe_is_that_of_the_writer(
 ) -> None:
     monkeypatch.setattr("index.vectors.live_index.choose_nlist", lambda count: 50)
     writer.index.rebuild()
-    least, most = nprobe_bounds(50)
+    least, *_, most = nprobe_steps(50)
     assert least < most
     for nprobe in (least, most):
         assert writer.index.set_nprobe(nprobe, generation=writer.index.manifest.generation)

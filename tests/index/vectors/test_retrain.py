@@ -10,7 +10,7 @@ import pytest
 
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import DocumentStore
-from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_steps
 from index.vectors.live_index import LiveIndex
 from index.vectors.snapshot import load_snapshot
 from tests.kit.index_fixtures import (
@@ -88,7 +88,7 @@ def test_a_generation_that_finds_less_is_refused(
 
 def test_one_that_misses_the_target_but_finds_no_less_is_taken(live: LiveIndex) -> None:
     assert live.retrain(0.5).swapped
-    least, most = nprobe_bounds(128)
+    least, *_, most = nprobe_steps(128)
     assert live.set_nprobe(least, generation=live.manifest.generation)
     again = live.retrain(IMPOSSIBLE)
     assert again.swapped
@@ -139,7 +139,7 @@ def test_reading_only_trains_nothing(open_store: OpenStore, root: Path) -> None:
 
 def test_nprobe_is_set_for_one_generation_and_within_bounds(live: LiveIndex) -> None:
     live.retrain(0.5)
-    least, most = nprobe_bounds(128)
+    least, *_, most = nprobe_steps(128)
     assert live.set_nprobe(most, generation=2)
     assert live.manifest.nprobe == most
     for nprobe, generation in [(least, 1), (least, 3), (most + 1, 2), (least - 1, 2)]:
@@ -158,7 +158,7 @@ def test_a_restart_knows_nprobe_and_training(
     assert live.unpublished() == 0
     again = LiveIndex(store, root)
     assert again.manifest == live.manifest
-    assert again.manifest.nprobe > nprobe_bounds(128)[0]
+    assert again.manifest.nprobe > nprobe_steps(128)[0]
     drift = again.measure_drift()
     assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
     assert drift == live.measure_drift()

@@ -13,7 +13,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_steps
 from index.vectors.live_index import LiveIndex
 from service.documents.logic import index_documents
 from service.encode import RequestText
@@ -70,7 +70,7 @@ def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
 
 
 def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics: Metrics) -> None:
-    least, most = nprobe_bounds(128)
+    least, *_, most = nprobe_steps(128)
     live.set_nprobe(least, generation=live.manifest.generation)
     strict = watching(live, metrics, target_recall=1.0)
     strict.worker.start()
@@ -89,7 +89,7 @@ def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics:
 
 
 def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: Metrics) -> None:
-    live.set_nprobe(nprobe_bounds(128)[0], generation=live.manifest.generation)
+    live.set_nprobe(nprobe_steps(128)[0], generation=live.manifest.generation)
     stored = unit_vectors(ONE_LIST_BELOW, seed=1)
     watch = watching(live, metrics)
     queries = unit_vectors(20, seed=5)
