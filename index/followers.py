@@ -29,12 +29,12 @@ FILE_ENDINGS = ("", "-wal", "-shm")
 _IDENTITY = """
 SELECT identity FROM meta"""
 _STATE = """
-SELECT source, rule, position FROM state"""
+SELECT rule, position FROM state"""
 _NOTE_STATE = """
-UPDATE state SET source = ?, rule = ?, position = ?"""
+UPDATE state SET rule = ?, position = ?"""
 STATE_SCHEMA = """
-CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
-INSERT INTO state VALUES ('', '', 0);"""
+CREATE TABLE state (rule TEXT NOT NULL, position INTEGER NOT NULL);
+INSERT INTO state VALUES ('', 0);"""
 _log = logging.getLogger(__name__)
 
 
@@ -69,7 +69,7 @@ class Follower:
             truth: connections of the store.
             path: of the file.
             kind: format of the file, without the table of its state.
-            rule: what else its content depends on; by another it is made again.
+            rule: what its content depends on besides the store; by another it is made again.
             at_once: work off what is added when it is applied; else only by `finish`.
             read_only: another process follows; this one reads.
             shared: connections to the tables, where they are in a database and not in a file.
@@ -78,7 +78,8 @@ class Follower:
         self.unfinished = False
         self._truth = truth
         self._kind = replace(kind, schema=kind.schema + STATE_SCHEMA, durable=False)
-        self._rule = rule
+        ((identity,),) = truth.read_rows(_IDENTITY)
+        self._rule = f"{identity} {rule}"
         self._at_once = at_once
         self._read_only = read_only
         self._following = threading.RLock()
@@ -87,7 +88,6 @@ class Follower:
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
         self._position = 0
-        self._source = ""  # identity of the store
         self._damaged = False
         self._closed = False
 
@@ -141,7 +141,6 @@ class Follower:
             self._damaged = False
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
-                (self._source,) = store.execute(_IDENTITY).fetchone()
             self._connections()
             self._behind, self._position = False, 0
             self._apply(changes, rebuilding=True)
@@ -218,7 +217,7 @@ class Follower:
         last = max(0, len(changed) - 1) // size * size
         for start in range(0, last + 1, size):
             some = changed[start : start + size]
-            state = (self._source, self._rule, changes.sequence) if start == last else None
+            state = (self._rule, changes.sequence) if start == last else None
             pending += self._write(some, () if start else removed, state, rebuilding=rebuilding)
         if not self._behind:
             self._position = changes.sequence
@@ -232,7 +231,7 @@ class Follower:
         self,
         changed: Sequence[int],
         removed: Sequence[int],
-        state: tuple[str, str, int] | None = None,
+        state: tuple[str, int] | None = None,
         *,
         rebuilding: bool = False,
     ) -> Sequence[int]:
@@ -242,7 +241,7 @@ class Follower:
                 self._clear(connection)
             elif self._shared is not None:
                 found = tuple(connection.execute(_STATE).fetchone())
-                self._behind = found != (self._source, self._rule, self._position)
+                self._behind = found != (self._rule, self._position)
                 if self._behind:
                     return ()
             if removed:
@@ -292,12 +291,11 @@ class Follower:
         except StoreError as error:
             _log.warning("%s", error)
             return None
+        if found is None or found[0] != self._rule:
+            return None
+        self._position = found[1]
         with self._truth.reading() as store:
-            (self._source,) = store.execute(_IDENTITY).fetchone()
-            if found is None or found[:2] != (self._source, self._rule):
-                return None
-            self._position = found[2]
-            return read_changes(store, found[2])
+            return read_changes(store, found[1])
 
     def _connections(self) -> Connections:
         """Return the connections of the file that is there now, which may be another one."""

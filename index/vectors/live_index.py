@@ -223,7 +223,7 @@ class LiveIndex:
         manifest = Manifest(store.log.identity, precision or DEFAULT_PRECISION)
         self._live = Generation(empty, manifest)
         try:
-            self._load(precision)
+            self.load_snapshot(precision)
         except SnapshotError as error:
             level = logging.WARNING if path.exists() else logging.INFO
             _log.log(level, "building the index from the document store: %s", error)
@@ -405,16 +405,15 @@ class LiveIndex:
                 self._live = replace(before, manifest=replace(after, nprobe=self.manifest.nprobe))
             self._store.log.forget(before.manifest.sequence)
 
-    def load_snapshot(self) -> None:
+    def load_snapshot(self, precision: Precision | None = None) -> None:
         """Replace this index by the snapshot and replay the changes of the store since.
+
+        Args:
+            precision: that it must have; None for any.
 
         Raises:
             SnapshotError: the snapshot cannot be used; this index stays.
         """
-        self._load(self.manifest.precision)
-
-    def _load(self, precision: Precision | None) -> None:
-        """Load the snapshot, if it is of this precision, or of any."""
         manifest, index = read_snapshot(self._store, self._path, precision)
         loaded = Generation(index, manifest, self._store.alignment.kept(manifest.space))
         if not _catch_up(loaded, self._store):

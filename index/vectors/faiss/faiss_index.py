@@ -240,15 +240,13 @@ class FaissIndex:
             Float32[k], best first, -inf where there are fewer; the sequence at the end: it is
             that of the whole comparison if the index had it at the beginning.
         """
-        query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
-        sequence = self.sequence
-        for lists in _slices(self.list_sizes(), EXACT_SLICE):
-            with ivf.openmp_threads_for(added=0), self._lock.reading():
-                sequence = self.sequence
-                found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
+        ids = self.held.ids
+        for start in range(0, len(ids), EXACT_SLICE):
+            some = replace(self.held, ids=ids[start : start + EXACT_SLICE])
+            found = self.search(vector[np.newaxis], k, nprobe=self.nlist, among=some)
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
-        return best, sequence
+        return best, self.sequence
 
     def save(self, file: BinaryIO) -> int:
         """Write the index to a file, and return the sequence that it holds.
@@ -305,10 +303,3 @@ def _sorted(ids: Int64, new: Int64) -> Int64:
     """Return ids and new ones, both ascending, together."""
     both = np.concatenate([ids, new])
     return np.sort(both) if len(ids) and len(new) and new[0] < ids[-1] else both
-
-
-def _slices(sizes: Int64, size: int) -> list[Int64]:
-    """Divide lists of these sizes Int64[nlist] into runs of about `size` vectors."""
-    run_of_list = (np.cumsum(sizes) - sizes) // size
-    starts = np.flatnonzero(np.diff(run_of_list)) + 1
-    return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))

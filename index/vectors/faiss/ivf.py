@@ -121,21 +121,7 @@ def search_nearest_lists(
     """
     # Parameters of this call: nprobe set on the index would be shared by all threads.
     parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
-    return _result(*index.search(queries, k, params=parameters))
-
-
-def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) -> SearchResult:
-    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    ids = np.empty((len(queries), k), dtype=np.int64)
-    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, scores, ids))
-    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
-    index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
-    return _result(scores, ids)
-
-
-def _result(scores: Float32, ids: Int64) -> SearchResult:
+    scores, ids = index.search(queries, k, params=parameters)
     scores[ids == NO_VECTOR] = -np.inf
     return SearchResult(ids, scores)
 
