@@ -47,6 +47,7 @@ class Follower:
 
     Attributes:
         path: of the file.
+        position: the sequence of the store that it holds, as far as this process knows.
         unfinished: whether so much was to be made again that it is left to the maintenance.
     """
 
@@ -75,6 +76,7 @@ class Follower:
             shared: connections to the tables, where they are in a database and not in a file.
         """
         self.path = path
+        self.position = 0
         self.unfinished = False
         self._truth = truth
         self._kind = replace(kind, schema=kind.schema + STATE_SCHEMA, durable=False)
@@ -87,14 +89,8 @@ class Follower:
         self._file: SQLiteConnections | None = None
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
-        self._position = 0
         self._damaged = False
         self._closed = False
-
-    @property
-    def position(self) -> int:
-        """The sequence of the store that it holds, as far as this process knows."""
-        return self._position
 
     @property
     def behind(self) -> bool:
@@ -110,14 +106,14 @@ class Follower:
         with self._following:
             self._connections()
             try:
-                if last is not None and not self._behind and last.sequence == self._position + 1:
+                if last is not None and not self._behind and last.sequence == self.position + 1:
                     self.apply(last)
                     return
                 rest, self._behind = self._behind, False
                 changes = self._missing()
                 if changes is None or self._damaged:
                     self.rebuild()
-                elif changes.sequence != self._position:
+                elif changes.sequence != self.position:
                     self.apply(changes)
                 if rest:
                     self._work_off_rest()
@@ -142,7 +138,7 @@ class Follower:
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
             self._connections()
-            self._behind, self._position = False, 0
+            self._behind, self.position = False, 0
             self._apply(changes, rebuilding=True)
             self._work_off_rest()
 
@@ -167,7 +163,7 @@ class Follower:
         """Return whether it lacks something, be it what another server has written."""
         if self._truth.shared and not self._behind:
             ((present,),) = self._truth.read_rows(SEQUENCE)
-            self._behind = present != self._position
+            self._behind = present != self.position
         return self._behind
 
     @contextmanager
@@ -212,7 +208,7 @@ class Follower:
         left out where another server has applied some.
         """
         changed, pending = changes.changed, list[int]()
-        removed = changes.removed if self._position else ()  # an empty file has none of them
+        removed = changes.removed if self.position else ()  # an empty file has none of them
         size = len(changed) + 1 if self._shared is not None else _DOCUMENTS_A_TRANSACTION
         last = max(0, len(changed) - 1) // size * size
         for start in range(0, last + 1, size):
@@ -220,7 +216,7 @@ class Follower:
             state = (self._rule, changes.sequence) if start == last else None
             pending += self._write(some, () if start else removed, state, rebuilding=rebuilding)
         if not self._behind:
-            self._position = changes.sequence
+            self.position = changes.sequence
         return pending
 
     def _clear(self, connection: Connection) -> None:
@@ -241,7 +237,7 @@ class Follower:
                 self._clear(connection)
             elif self._shared is not None:
                 found = tuple(connection.execute(_STATE).fetchone())
-                self._behind = found != (self._rule, self._position)
+                self._behind = found != (self._rule, self.position)
                 if self._behind:
                     return ()
             if removed:
@@ -293,7 +289,7 @@ class Follower:
             return None
         if found is None or found[0] != self._rule:
             return None
-        self._position = found[1]
+        self.position = found[1]
         with self._truth.reading() as store:
             return read_changes(store, found[1])
 

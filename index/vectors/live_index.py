@@ -28,7 +28,6 @@ from index.vectors.lists import (
     choose_nlist,
     choose_nprobe,
     measure_drift,
-    needs_training,
     nprobe_steps,
 )
 from index.vectors.recall import HeldOutQueries
@@ -163,7 +162,7 @@ def _catch_up(live: Generation, store: DocumentStore) -> bool:
 
 def read_snapshot(
     store: DocumentStore, path: Path, precision: Precision | None = None
-) -> tuple[Manifest, FaissIndex]:
+) -> Generation:
     """Read the snapshot at `path`, to which the changes of the store can be added.
 
     Raises:
@@ -179,9 +178,10 @@ def read_snapshot(
             f"{path}: holds change {manifest.sequence} of the store, which remembers those from "
             f"{store.log.start} to {store.sequence}"
         )
-    if manifest.space != _whitening(store)[0]:
+    number, space = _whitening(store)
+    if manifest.space != number:
         raise SnapshotError(f"{path}: holds vectors in another space than that of the store")
-    return manifest, index
+    return Generation(index, manifest, space)
 
 
 class LiveIndex:
@@ -252,16 +252,6 @@ class LiveIndex:
         """What its lists were trained for, how many a query visits, and its snapshot."""
         return self._live.manifest
 
-    @property
-    def outgrown(self) -> bool:
-        """Whether the number of vectors calls for a `rebuild`."""
-        return needs_training(self.nlist, len(self))
-
-    @property
-    def moved(self) -> bool:
-        """Whether vectors are in another space than that of the store, which calls for it too."""
-        return self.manifest.space != _whitening(self._store)[0]
-
     def __len__(self) -> int:
         return len(self._live.index)
 
@@ -330,7 +320,7 @@ class LiveIndex:
         trained = live.manifest.trained_vectors
         added, removed = self._store.log.count_since(live.manifest.trained_sequence, trained)
         drift = measure_drift(live.index.list_sizes(), trained, added=added, removed=removed)
-        return replace(drift, moved=self.moved)
+        return replace(drift, moved=live.manifest.space != _whitening(self._store)[0])
 
     def unpublished(self) -> int:
         """Count the vectors that a restart would add or remove after loading the snapshot."""
@@ -414,8 +404,7 @@ class LiveIndex:
         Raises:
             SnapshotError: the snapshot cannot be used; this index stays.
         """
-        manifest, index = read_snapshot(self._store, self._path, precision)
-        loaded = Generation(index, manifest, self._store.alignment.kept(manifest.space))
+        loaded = read_snapshot(self._store, self._path, precision)
         if not _catch_up(loaded, self._store):
             raise SnapshotError(f"{self._path}: the store has forgotten the changes since")
         with self._updates:

@@ -127,10 +127,11 @@ class FaissIndex:
         """
         with ivf.openmp_threads_for(added=0), self._lock.reading():
             there = self.held.contains(ids)
+            found: Float32 = self._index.reconstruct_batch(ids[there])
             if there.all():
-                return ivf.reconstruct(self._index, ids)
+                return found
             vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
-            vectors[there] = ivf.reconstruct(self._index, ids[there])
+            vectors[there] = found
             return vectors
 
     def change(
@@ -174,11 +175,9 @@ class FaissIndex:
             held = replace(self.held, ids=_sorted(left, np.sort(ids)))
             lists = ivf.nearest_lists(self._index, vectors)
             with self._lock.writing() if len(ids) or len(gone) else nullcontext():
-                if len(ids):
-                    add_preassigned(self._index, vectors, lists, ids)
-                if len(gone):
-                    # The hash table of the lists accepts this selector only.
-                    self._index.remove_ids(faiss.IDSelectorArray(gone))
+                add_preassigned(self._index, vectors, lists, ids)
+                # The hash table of the lists accepts this selector only.
+                self._index.remove_ids(faiss.IDSelectorArray(gone))
                 self.held = held
                 self.sequence = self.sequence if sequence is None else sequence
 
@@ -222,7 +221,7 @@ class FaissIndex:
         if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
             known = self.held.ids if among.inverted else among.ids
             ids = known[among.contains(known) & self.held.contains(known)]
-            return compare_all(vectors, ids, ivf.reconstruct(self._index, ids), k)
+            return compare_all(vectors, ids, self._index.reconstruct_batch(ids), k)
         selector = ivf.selector_of(among)
         nprobe = min(self.nlist, -(-nprobe * len(self) // most))
         found = ivf.search_nearest_lists(self._index, vectors, k, nprobe, selector)

@@ -14,8 +14,6 @@ from index.vectors.faiss.exact import nearest
 from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 
 PARALLEL_FROM = 1_024  # vectors to add or to train with
-EXACT_NEIGHBOURS = 20_000  # vectors; of more, neighbours are looked for in the nearest lists alone
-_LISTS_OF_NEIGHBOURS = 16
 
 # Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
 # vector has no smaller error, as lists overlap.
@@ -49,22 +47,12 @@ def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.I
 
 def neighbours_of(vectors: Float32, k: int) -> Int64:
     """Return the rows of the k nearest other vectors of each of vectors [N, D], Int64[N, k]."""
-    number, dimension = vectors.shape
-    index = faiss.IndexFlatIP(dimension)
-    if number > EXACT_NEIGHBOURS:
-        lists = round(number**0.5)
-        index = faiss.IndexIVFFlat(index, dimension, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1
-        index.train(vectors)
-        index.nprobe = _LISTS_OF_NEIGHBOURS
-    index.add(vectors)
-    found = index.search(vectors, k + 1)[1]
+    found = nearest(vectors, vectors, k + 1)[1]
     # Itself is among them, except where as many are equal to it: then the last is left out.
-    others = found != np.arange(number)[:, None]
+    others = found != np.arange(len(vectors))[:, None]
     others[others.all(axis=1), -1] = False
-    rows: Int64 = found[others].reshape(number, k)
-    # A list may have fewer: what is missing becomes the nearest, which counts several times.
-    return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
+    rows: Int64 = found[others].reshape(len(vectors), k)
+    return rows
 
 
 def clusters_of(points: Float32, number: int) -> tuple[Float32, Int64]:
@@ -84,18 +72,8 @@ def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     return different
 
 
-def reconstruct(index: faiss.IndexIVF, ids: Int64) -> Float32:
-    """Return the vectors Float32[N, dimension] of ids Int64[N], which are in lists."""
-    if not len(ids):
-        return np.empty((0, int(index.d)), dtype=np.float32)
-    found: Float32 = index.reconstruct_batch(ids)
-    return found
-
-
 def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
     """Return the list of each vector Float32[N, dimension], Int64[N]."""
-    if not len(vectors):
-        return np.zeros(0, dtype=np.int64)
     if gpu.is_worth_it(len(vectors), index.nlist):
         centroids = index.quantizer.reconstruct_n(0, index.nlist)
         return nearest(vectors, centroids, 1)[1].reshape(-1)
