@@ -299,10 +299,11 @@ def publish(data: DataDirectory, progress: Progress) -> None:
     if data.store.searched_elsewhere:
         return
     index = data.index
-    if index.outgrown or index.moved:
+    drift = index.measure_drift()
+    if drift.outgrown or drift.moved:
         progress.started("training the index", None)
         index.rebuild()
-    elif index.sequence != before or index.generation == 0:
+    elif index.sequence != before or index.manifest.generation == 0:
         progress.started("publishing the index", None)
         index.publish()
     if data.store.lexical.unpublished():

@@ -30,7 +30,7 @@ from index.build import encode_documents, finish
 from index.directory.data_directory import (
     DAMAGED_FILE,
     FOLLOWER_FILES,
-    SNAPSHOTS_DIRECTORY,
+    SNAPSHOT_FILE,
     STORE_FILE,
     delete,
     locked,
@@ -274,9 +274,9 @@ def derive_metadata(connection: sqlite3.Connection) -> None:
 
 def space_problem(connection: sqlite3.Connection) -> str | None:
     """Read the alignment space; a store that was never given one has nothing to check."""
-    row = find_space(connection)
-    if row is not None:
-        load_space(connection, row.space_id)
+    number = find_space(connection)
+    if number is not None:
+        load_space(connection, number)
     return None
 
 
@@ -317,7 +317,7 @@ def repair(
         gone = {finding.what for finding in findings if finding.remedy is Remedy.DELETE}
         of_store = [f for f in findings if f.remedy in _IN_THE_STORE and not broken]
         if of_store:
-            gone |= {SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
+            gone |= {SNAPSHOT_FILE, LEXICAL_DIRECTORY, *FOLLOWER_FILES}
         try:
             for name, ending in product(gone, FILE_ENDINGS):
                 delete(data / f"{name}{ending}")

@@ -29,12 +29,12 @@ FILE_ENDINGS = ("", "-wal", "-shm")
 _IDENTITY = """
 SELECT identity FROM meta"""
 _STATE = """
-SELECT source, rule, position FROM state"""
+SELECT rule, position FROM state"""
 _NOTE_STATE = """
-UPDATE state SET source = ?, rule = ?, position = ?"""
+UPDATE state SET rule = ?, position = ?"""
 STATE_SCHEMA = """
-CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
-INSERT INTO state VALUES ('', '', 0);"""
+CREATE TABLE state (rule TEXT NOT NULL, position INTEGER NOT NULL);
+INSERT INTO state VALUES ('', 0);"""
 _log = logging.getLogger(__name__)
 
 
@@ -47,6 +47,7 @@ class Follower:
 
     Attributes:
         path: of the file.
+        position: the sequence of the store that it holds, as far as this process knows.
         unfinished: whether so much was to be made again that it is left to the maintenance.
     """
 
@@ -69,16 +70,18 @@ class Follower:
             truth: connections of the store.
             path: of the file.
             kind: format of the file, without the table of its state.
-            rule: what else its content depends on; by another it is made again.
+            rule: what its content depends on besides the store; by another it is made again.
             at_once: work off what is added when it is applied; else only by `finish`.
             read_only: another process follows; this one reads.
             shared: connections to the tables, where they are in a database and not in a file.
         """
         self.path = path
+        self.position = 0
         self.unfinished = False
         self._truth = truth
         self._kind = replace(kind, schema=kind.schema + STATE_SCHEMA, durable=False)
-        self._rule = rule
+        ((identity,),) = truth.read_rows(_IDENTITY)
+        self._rule = f"{identity} {rule}"
         self._at_once = at_once
         self._read_only = read_only
         self._following = threading.RLock()
@@ -86,15 +89,8 @@ class Follower:
         self._file: SQLiteConnections | None = None
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
-        self._position = 0
-        self._source = ""  # identity of the store
         self._damaged = False
         self._closed = False
-
-    @property
-    def position(self) -> int:
-        """The sequence of the store that it holds, as far as this process knows."""
-        return self._position
 
     @property
     def behind(self) -> bool:
@@ -110,14 +106,14 @@ class Follower:
         with self._following:
             self._connections()
             try:
-                if last is not None and not self._behind and last.sequence == self._position + 1:
+                if last is not None and not self._behind and last.sequence == self.position + 1:
                     self.apply(last)
                     return
                 rest, self._behind = self._behind, False
                 changes = self._missing()
                 if changes is None or self._damaged:
                     self.rebuild()
-                elif changes.sequence != self._position:
+                elif changes.sequence != self.position:
                     self.apply(changes)
                 if rest:
                     self._work_off_rest()
@@ -141,9 +137,8 @@ class Follower:
             self._damaged = False
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
-                (self._source,) = store.execute(_IDENTITY).fetchone()
             self._connections()
-            self._behind, self._position = False, 0
+            self._behind, self.position = False, 0
             self._apply(changes, rebuilding=True)
             self._work_off_rest()
 
@@ -168,7 +163,7 @@ class Follower:
         """Return whether it lacks something, be it what another server has written."""
         if self._truth.shared and not self._behind:
             ((present,),) = self._truth.read_rows(SEQUENCE)
-            self._behind = present != self._position
+            self._behind = present != self.position
         return self._behind
 
     @contextmanager
@@ -213,15 +208,15 @@ class Follower:
         left out where another server has applied some.
         """
         changed, pending = changes.changed, list[int]()
-        removed = changes.removed if self._position else ()  # an empty file has none of them
+        removed = changes.removed if self.position else ()  # an empty file has none of them
         size = len(changed) + 1 if self._shared is not None else _DOCUMENTS_A_TRANSACTION
         last = max(0, len(changed) - 1) // size * size
         for start in range(0, last + 1, size):
             some = changed[start : start + size]
-            state = (self._source, self._rule, changes.sequence) if start == last else None
+            state = (self._rule, changes.sequence) if start == last else None
             pending += self._write(some, () if start else removed, state, rebuilding=rebuilding)
         if not self._behind:
-            self._position = changes.sequence
+            self.position = changes.sequence
         return pending
 
     def _clear(self, connection: Connection) -> None:
@@ -232,7 +227,7 @@ class Follower:
         self,
         changed: Sequence[int],
         removed: Sequence[int],
-        state: tuple[str, str, int] | None = None,
+        state: tuple[str, int] | None = None,
         *,
         rebuilding: bool = False,
     ) -> Sequence[int]:
@@ -242,7 +237,7 @@ class Follower:
                 self._clear(connection)
             elif self._shared is not None:
                 found = tuple(connection.execute(_STATE).fetchone())
-                self._behind = found != (self._source, self._rule, self._position)
+                self._behind = found != (self._rule, self.position)
                 if self._behind:
                     return ()
             if removed:
@@ -292,12 +287,11 @@ class Follower:
         except StoreError as error:
             _log.warning("%s", error)
             return None
+        if found is None or found[0] != self._rule:
+            return None
+        self.position = found[1]
         with self._truth.reading() as store:
-            (self._source,) = store.execute(_IDENTITY).fetchone()
-            if found is None or found[:2] != (self._source, self._rule):
-                return None
-            self._position = found[2]
-            return read_changes(store, found[2])
+            return read_changes(store, found[1])
 
     def _connections(self) -> Connections:
         """Return the connections of the file that is there now, which may be another one."""

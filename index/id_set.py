@@ -26,7 +26,7 @@ class IdSet:
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[N] whether it is in the set."""
-        listed = np.isin(ids, self.ids, assume_unique=False)
+        listed = np.searchsorted(self.ids, ids, "right") > np.searchsorted(self.ids, ids)
         found: Bool = (ids >= 0) & (ids < self.end) & (listed != self.inverted)
         return found
 

@@ -9,6 +9,7 @@ search.
 import logging
 import random
 from collections import deque
+from functools import partial
 from queue import Empty, Full, Queue
 
 import numpy as np
@@ -17,10 +18,10 @@ from encoder.arrays import Float32
 from index.alignment.spaces import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
-from index.followers import follow_all
+from index.followers import Follower, follow_all
 from index.progress import SilentProgress
 from index.search.calibrate import LiveScoring
-from index.vectors.lists import Drift, Training, adapted_nprobe, drift_reasons
+from index.vectors.lists import Drift, adapted_nprobe, drift_reasons
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import CollectionMetrics
@@ -55,8 +56,8 @@ class Maintenance:
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
         self._families_counted_at = -1  # number of changes of the store when they were counted
-        self._aligned_at = -1  # sequence of the store
-        self._attempt = Training(-1, 0), 0.0  # the last one: of which lists, and their drift
+        self._aligned_at = -1  # sequence of the store, when all blocks were aligned
+        self._attempt = -1, 0.0  # the last one: when the lists were trained, and their drift
         self.worker = Worker("rounds of maintenance", self.work)
         self._stops = self.worker.stopping.is_set
 
@@ -73,13 +74,12 @@ class Maintenance:
         local = (
             self._keep_words,
             self._keep_titles,
-            self._keep_space_of_index,
             self._keep_lists,
             self._keep_snapshot,
         )
         for task in (
             self._data.engine.catch_up,  # if it missed a change of the store
-            lambda: follow_all(self._data.store.followers),
+            *(partial(self._keep_follower, f) for f in self._data.store.followers),
             self._keep_common_text,
             self._keep_alignment,
             *(() if self._data.store.searched_elsewhere else local),
@@ -96,20 +96,23 @@ class Maintenance:
                 _log.exception("maintenance of the index failed")
         return self._seconds
 
-    def _keep_space_of_index(self) -> None:
-        """Build the index again, if its vectors are in a former space."""
-        if self._data.index.moved:
-            self._data.index.rebuild()
+    def _keep_follower(self, follower: Follower) -> None:
+        """Apply what a follower has missed, and work off what it has left to the maintenance."""
+        follow_all([follower])
+        if follower.unfinished:
+            _log.info("%s: %d are left", follower.TASK, follower.pending())
+            follower.finish(SilentProgress(), self._stops)
+            self._families_counted_at = -1
 
     def _keep_lists(self) -> None:
         index = self._data.index
         drift = index.measure_drift()
         _record_drift(drift, self._data, self._metrics)
-        training, changed = self._attempt
-        attempted_at = changed if training == index.training else 0.0
+        trained, changed = self._attempt
+        attempted_at = changed if trained == index.manifest.trained_sequence else 0.0
         reasons = drift_reasons(drift, attempted_at=attempted_at)
         if reasons:
-            self._attempt = index.training, drift.changed
+            self._attempt = index.manifest.trained_sequence, drift.changed
             self._retrain(reasons)
             _record_drift(index.measure_drift(), self._data, self._metrics)
 
@@ -134,8 +137,8 @@ class Maintenance:
         self._metrics.index_retrainings("swapped").inc()
         _log.info(
             "index generation %d: %d lists, nprobe %d, recall@10 %.3f, previous %.3f",
-            *(self._data.index.generation, self._data.index.nlist, self._data.index.nprobe),
-            *(result.recall, result.old_recall),
+            *(self._data.engine.generation, self._data.index.nlist),
+            *(self._data.index.manifest.nprobe, result.recall, result.old_recall),
         )
 
     def _keep_snapshot(self) -> None:
@@ -148,10 +151,8 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         words, number = self._data.store.lexical, len(self._data.store)
-        words.finish(SilentProgress(), self._stops)
-        if words.unfinished or words.unpublished() < max(PUBLISH_FROM, PUBLISH_SHARE * number):
-            return
-        words.publish()
+        if words.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * number):
+            words.publish()
 
     def _keep_common_text(self) -> None:
         store = self._data.store
@@ -164,13 +165,11 @@ class Maintenance:
             store.lexical.refresh_titles(SilentProgress(), self._stops)
 
     def _keep_alignment(self) -> None:
-        alignment = self._data.store.alignment
-        changed = self._data.store.sequence != self._aligned_at
-        fit = changed and alignment.drift() > REFIT_DRIFT
-        if fit or alignment.is_pending(changed=changed):
+        alignment, sequence = self._data.store.alignment, self._data.store.sequence
+        if sequence != self._aligned_at:
+            fit = alignment.drift() > REFIT_DRIFT
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stops)
-        if not self._stops():
-            self._aligned_at = self._data.store.sequence
+            self._aligned_at = -1 if self._stops() else sequence
 
     def _keep_scoring(self) -> None:
         """Measure the scores of random pairs, if the collection has changed since."""
@@ -179,10 +178,6 @@ class Maintenance:
 
     def _keep_families(self) -> None:
         store = self._data.store
-        if store.finds_families and (pending := store.families.pending()):
-            _log.info("finding near-duplicates of %d documents", pending)
-            store.families.finish(SilentProgress(), self._stops)
-            self._families_counted_at = -1
         if (changes := store.sequence) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])
             self._families_counted_at = changes
@@ -196,7 +191,7 @@ def record_index_metrics(data: DataDirectory, metrics: CollectionMetrics) -> Non
         return
     index = data.index
     metrics.index_lists.set(index.nlist)
-    metrics.nprobe.set(index.nprobe)
+    metrics.nprobe.set(index.manifest.nprobe)
     if index.nlist == 1:  # every search compares every vector
         metrics.recall_at_10("shadow").set(1.0)
 
@@ -272,11 +267,12 @@ class RecallMonitor:
     def _recall(self, vector: Float32, stored: bool) -> float | None:
         """Search approximately and exactly; return None if the index changed in between."""
         k = NEIGHBOURS + stored
-        nprobe = self._index.nprobe
+        nprobe = self._index.manifest.nprobe
         found = self._index.search(vector[np.newaxis], k, nprobe=nprobe)
         exact, sequence = self._index.exact_scores(vector, k)
         at = (found.generation, nprobe)
-        if found.sequence != sequence or at != (self._index.generation, self._index.nprobe):
+        now = self._index.manifest
+        if found.sequence != sequence or at != (now.generation, now.nprobe):
             return None
         if at != self._measured_at:
             self._recalls.clear()

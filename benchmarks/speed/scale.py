@@ -52,7 +52,7 @@ from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import usable_cores
 from index.directory.data_directory import (
-    SNAPSHOTS_DIRECTORY,
+    SNAPSHOT_FILE,
     STORE_FILE,
     DataDirectory,
     open_data_directory,
@@ -61,7 +61,6 @@ from index.document import Document
 from index.store.filters import Bound, Range
 from index.store.records import EncodedDocument
 from index.vectors.recall import exact_cosines, share_found
-from index.vectors.snapshot import index_file, read_manifest
 from service.threads import limit_numpy_threads, set_switch_interval
 
 DOCUMENTS = 100_000
@@ -243,7 +242,7 @@ def _fill_and_filter(data: DataDirectory, vectors: Float32, queries: Float32) ->
         "put_seconds": put - started,
         "train_seconds": time.perf_counter() - put,
         "nlist": data.index.nlist,
-        "nprobe": data.index.nprobe,
+        "nprobe": data.index.manifest.nprobe,
         "filters": _measure_filters(data, vectors, queries, numbers),
     }
 
@@ -468,11 +467,10 @@ def _start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
 
 
 def _disk_bytes(data: Path) -> dict[str, int]:
-    """Return the bytes of the closed store and of the current index generation."""
-    snapshots = data / SNAPSHOTS_DIRECTORY
+    """Return the bytes of the closed store and of the snapshot of the index."""
     return {
         "store": (data / STORE_FILE).stat().st_size,
-        "index": index_file(snapshots, read_manifest(snapshots).generation).stat().st_size,
+        "index": (data / SNAPSHOT_FILE).stat().st_size,
     }
 
 

@@ -3,9 +3,9 @@
 The space is stored first, then every document is projected into it next to the former rows, and
 only then is it used: searches never wait, and a pass that was killed goes on where it was.
 
-documents        which documents have block vectors, and what share of their words is common text
+documents        which documents have block vectors
 aligned_blocks   their blocks in a space, from which they are aligned; those of common text match
-                 nothing
+                 nothing; and what share of their words is common text
 """
 
 import logging
@@ -18,18 +18,17 @@ import numpy as np
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.spaces import (
-    SpaceRow,
     find_space,
     fit_to_documents,
     insert_space,
     load_space,
 )
-from index.common_text.collection import CommonTexts, Marks, mark, without_common
+from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, read_block_vectors
+from index.sqlite.block_vectors import read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
 from index.store.change_log import count_changes
 from index.store.database import Connection, Connections
@@ -38,12 +37,13 @@ BLOCKS_FILE = "blocks.sqlite3"
 BLOCKS = DatabaseFormat(
     "aligned blocks",
     application_id=0x4C4D424C,
-    version=3,
+    version=4,
     schema="""
-CREATE TABLE documents (vector_id INTEGER PRIMARY KEY, share REAL NOT NULL DEFAULT 0);
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
 CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
+    share REAL NOT NULL,
     content BLOB NOT NULL,
     UNIQUE (vector_id, space_id)
 );
@@ -59,14 +59,12 @@ WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id) VALUES (?)"""
 _SHARE = """
-SELECT share FROM documents WHERE vector_id = ?"""
-_NOTE_SHARE = """
-UPDATE documents SET share = ? WHERE vector_id = ?"""
+SELECT max(share) FROM aligned_blocks WHERE vector_id = ?"""
 _REMOVE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
-INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content)
-SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, share, content)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
 SELECT vector_id, content FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
@@ -78,6 +76,8 @@ _SPACES = """
 SELECT space_id FROM alignment_spaces WHERE current >= 0"""
 _SPACE = """
 SELECT 1 FROM alignment_spaces WHERE space_id = ?"""
+_FITTED_TO = """
+SELECT documents, sequence FROM alignment_spaces WHERE current = 1"""
 _MAKE_CURRENT = """
 UPDATE alignment_spaces SET current = CASE WHEN space_id = ?1 THEN 1 ELSE -1 END
 WHERE EXISTS (SELECT 1 FROM alignment_spaces WHERE space_id = ?1)"""
@@ -134,7 +134,7 @@ class AlignmentSpaces:
         """Read a store; `DocumentStore.alignment` does."""
         self._truth = truth
         self._common = common
-        self._loaded: dict[int, SpaceInUse] = {}
+        self._loaded: dict[int, AlignmentSpace] = {}  # two are in use at most
 
     def start_with(self, space: AlignmentSpace) -> None:
         """Use this space in a store that has none yet."""
@@ -152,10 +152,10 @@ class AlignmentSpaces:
     @property
     def space_number(self) -> int:
         """The number of the current space; 0 in a store that was never given one."""
-        used = self.space()
-        return 0 if used is None else used.space_id
+        with self._truth.reading() as connection:
+            return find_space(connection) or 0
 
-    def kept(self, space_id: int) -> SpaceInUse | None:
+    def kept(self, space_id: int) -> AlignmentSpace | None:
         """Return a space by its number: the current, next or former one; None of others."""
         with self._truth.reading() as connection:
             known = connection.execute(_SPACE, (space_id,)).fetchone()
@@ -177,24 +177,19 @@ class AlignmentSpaces:
             for rows in vectors:
                 used.space.project(rows[:1])
 
-    def is_pending(self, *, changed: bool) -> bool:
-        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
-        with self._truth.reading() as connection:
-            return find_space(connection, current=False) is not None
-
     def drift(self) -> float:
         """Return how many documents came and went since the space was fitted, relative to then.
 
         Infinity for a space that was not fitted to the collection.
         """
         with self._truth.reading() as connection:
-            row = find_space(connection)
-            if row is None or not row.documents:
+            documents, sequence = connection.execute(_FITTED_TO).fetchone() or (0, 0)
+            if not documents:
                 return float("inf")
-            return sum(count_changes(connection, row.sequence, row.documents)) / row.documents
+            return sum(count_changes(connection, sequence, documents)) / documents
 
-    def _next(self, progress: Progress, *, fit: bool) -> SpaceRow | None:
-        """Return the next space, which is fitted to the collection if that is asked for."""
+    def _next(self, progress: Progress, *, fit: bool) -> int | None:
+        """Return the number of the next space; with `fit`, one is fitted to the collection."""
         with self._truth.reading() as store:
             following = find_space(store, current=False)
             fitted = None
@@ -212,31 +207,30 @@ class AlignmentSpaces:
                 following = find_space(store, current=False)
         return following
 
-    def _use(self, space: SpaceRow) -> None:
+    def _use(self, space_id: int) -> None:
         """Use a space from now on, if it is still there; of all others, keep the former one."""
         with self._truth.writing() as store:
-            store.execute(_MAKE_CURRENT, (space.space_id,))
+            store.execute(_MAKE_CURRENT, (space_id,))
             store.execute(_DROP_SPACES)
 
     def _current(self, store: Connection) -> SpaceInUse | None:
-        row = find_space(store)
-        return None if row is None else self._load(store, row.space_id)
+        number = find_space(store)
+        return None if number is None else SpaceInUse(number, self._load(store, number))
 
-    def _load(self, store: Connection, space_id: int) -> SpaceInUse:
+    def _load(self, store: Connection, space_id: int) -> AlignmentSpace:
         loaded = self._loaded.get(space_id)
         if loaded is None:
             try:
-                loaded = SpaceInUse(space_id, load_space(store, space_id))
+                loaded = load_space(store, space_id)
             except ValueError as error:
                 raise StoreError(f"{self._truth.name}: {error}; {DOCTOR} --repair") from error
-            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
-            self._loaded = {**dict(kept), space_id: loaded}
+            self._loaded = dict([*sorted(self._loaded.items())[-1:], (space_id, loaded)])
         return loaded
 
-    def _marked(
-        self, store: Connection, vector_ids: Iterable[int]
-    ) -> Iterator[tuple[int, BlockVectors, Marks | None]]:
-        """Yield documents with their block vectors, and what of these is common text.
+    def _projected(
+        self, store: Connection, space: AlignmentSpace, vector_ids: Iterable[int]
+    ) -> Iterator[tuple[int, float, AlignedBlocks]]:
+        """Yield documents with the share of common text in their words, and their blocks.
 
         Damaged ones are left out.
         """
@@ -250,7 +244,9 @@ class AlignmentSpaces:
             except (TypeError, ValueError) as error:
                 _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
             else:
-                yield vector_id, stored, mark(str(text), stored.offsets, common)
+                marks = mark(str(text), stored.offsets, common)
+                aligned = without_common(space.project(stored.vectors), marks)
+                yield vector_id, 0.0 if marks is None else marks.share, aligned
 
 
 class AlignmentIndex(AlignmentSpaces, Follower):
@@ -284,13 +280,8 @@ class AlignmentIndex(AlignmentSpaces, Follower):
     def common_share(self, vector_id: int) -> float:
         """Return what share of the words of an aligned document is common text."""
         with self.reading() as connection:
-            row = connection.execute(_SHARE, (vector_id,)).fetchone()
-        return float(row[0]) if row else 0.0
-
-    def is_pending(self, *, changed: bool) -> bool:
-        """Return whether `refresh` has work besides fitting; `changed` since it ended last."""
-        pending = self.unfinished or (changed and self.pending() > 0)
-        return pending or super().is_pending(changed=changed)
+            (share,) = connection.execute(_SHARE, (vector_id,)).fetchone()
+        return float(share or 0.0)
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False
@@ -305,23 +296,16 @@ class AlignmentIndex(AlignmentSpaces, Follower):
         """
         following = self._next(progress, fit=fit)
         self.finish(progress, stop)
-        if stop():
+        if following is None or stop():
             return
-        if following is not None:
-            with self._following:  # what is put now is projected after the switch
-                self.finish(SilentProgress())
-                self._use(following)
-        self._clean(stop)
-
-    def _clean(self, stop: Callable[[], bool]) -> None:
-        """Delete the blocks in former spaces, a little at a time: writes wait for each."""
-        used = self.space()
-        while used is not None and not stop():
-            values = (used.space_id, _ROWS_A_TRANSACTION)
+        with self._following:  # what is put now is projected after the switch
+            self.finish(SilentProgress())
+            self._use(following)
+        deleted = _ROWS_A_TRANSACTION
+        while deleted and not stop():  # blocks in former spaces; writes wait for a few at a time
             with self.writing() as connection:
+                values = (following, _ROWS_A_TRANSACTION)
                 deleted = connection.execute(_DELETE_OTHERS, values).rowcount
-            if not deleted:
-                return
 
     def _add(self, connection: Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         """Add those that have block vectors; known ones are projected again."""
@@ -344,12 +328,10 @@ class AlignmentIndex(AlignmentSpaces, Follower):
             for (space_id,) in store.execute(_SPACES).fetchall():
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
-                space = self._load(store, space_id).space
-                for vector_id, stored, marks in self._marked(store, missing):
-                    if marks is not None:
-                        connection.execute(_NOTE_SHARE, (marks.share, vector_id))
-                    aligned = without_common(space.project(stored.vectors), marks)
-                    connection.execute(_INSERT_BLOCKS, (vector_id, space_id, pack(aligned)))
+                space = self._load(store, space_id)
+                for vector_id, share, aligned in self._projected(store, space, missing):
+                    values = (vector_id, space_id, share, pack(aligned))
+                    connection.execute(_INSERT_BLOCKS, values)
 
 
 class ProjectedBlocks(AlignmentSpaces):
@@ -361,10 +343,9 @@ class ProjectedBlocks(AlignmentSpaces):
             used = self._current(store)
             if used is None:
                 return None
-            found, shares = {}, {}
-            for vector_id, stored, marks in self._marked(store, vector_ids):
-                found[vector_id] = without_common(used.space.project(stored.vectors), marks)
-                shares[vector_id] = 0.0 if marks is None else marks.share
+            rows = list(self._projected(store, used.space, vector_ids))
+            found = {vector_id: aligned for vector_id, _, aligned in rows}
+            shares = {vector_id: share for vector_id, share, _ in rows}
             return AlignableDocuments(used.space, found, self._common.read(store), shares)
 
     def refresh(

@@ -4,7 +4,6 @@ They are kept in the store: what a space was fitted to is not there any more, so
 again that is the same. The former one is kept, too: an engine may still hold vectors in it.
 """
 
-from dataclasses import dataclass
 from zlib import crc32
 
 from encoder.alignment.space import (
@@ -34,8 +33,7 @@ CREATE TABLE alignment_spaces (
     checksum INTEGER NOT NULL
 )"""
 _SPACE = """
-SELECT space_id, documents, sequence FROM alignment_spaces
-WHERE current = ? ORDER BY space_id DESC LIMIT 1"""
+SELECT max(space_id) FROM alignment_spaces WHERE current = ?"""
 _CONTENT = """
 SELECT content, checksum FROM alignment_spaces WHERE space_id = ?"""
 _INSERT = """
@@ -47,26 +45,10 @@ _NUMBER = """
 SELECT count(*) FROM documents"""
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceRow:
-    """A stored space.
-
-    Attributes:
-        space_id: its number.
-        documents: how many documents the store had when it was fitted; 0 if it was not fitted to
-            them.
-        sequence: of the store at that time.
-    """
-
-    space_id: int
-    documents: int
-    sequence: int
-
-
-def find_space(store: Connection, *, current: bool = True) -> SpaceRow | None:
-    """Return the current space, or the one that is to follow it; None if there is none."""
-    row = store.execute(_SPACE, (int(current),)).fetchone()
-    return None if row is None else SpaceRow(*row)
+def find_space(store: Connection, *, current: bool = True) -> int | None:
+    """Return the number of the current space, or of the next one; None if there is none."""
+    (number,) = store.execute(_SPACE, (int(current),)).fetchone()
+    return None if number is None else int(number)
 
 
 def insert_space(store: Connection, space: AlignmentSpace, *, fitted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The data directory: the document store, its snapshots and the lock of the writing process.
+"""The data directory: the document store, its snapshot and the lock of the writing process.
 
 docs/operations.md says what is in it.
 
@@ -41,7 +41,7 @@ from index.vectors.live_index import LiveIndex
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
-SNAPSHOTS_DIRECTORY = "snapshots"
+SNAPSHOT_FILE = "vectors.faiss"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 CALIBRATION_FILE = "calibration.json"
@@ -57,7 +57,7 @@ CONTENT = (
     STORE_FILE,
     f"{STORE_FILE}-wal",
     f"{STORE_FILE}-shm",
-    SNAPSHOTS_DIRECTORY,
+    SNAPSHOT_FILE,
     LEXICAL_DIRECTORY,
     *(f"{name}{ending}" for name in FOLLOWER_FILES for ending in FILE_ENDINGS),
     *FITTED,
@@ -161,7 +161,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             return DataDirectory(path, store, searched, open_files.pop_all())
         index = LiveIndex(
             store,
-            path / SNAPSHOTS_DIRECTORY,
+            path / SNAPSHOT_FILE,
             read_only=read_only,
             precision=index_precision,
         )

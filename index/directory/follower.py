@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from index.directory.data_directory import DataDirectory
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies
-from index.vectors.lists import Training
+from index.vectors.snapshot import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +19,20 @@ class WriterState:
 
     Attributes:
         sequence: of the store that its index holds.
-        generation: of its index.
-        training: what the lists of that were trained for.
-        nprobe: how many of these lists a query visits.
+        manifest: of its index.
         counted: changes of the words of the store when the frequencies were counted by which norms
             are computed.
     """
 
     sequence: int
-    generation: int
-    training: Training
-    nprobe: int
+    manifest: Manifest
     counted: int
 
 
 def writer_state(data: DataDirectory) -> WriterState:
     """Return how far the process is that has a data directory open for writing."""
-    index = data.index
     counted = data.store.lexical.frequencies.changes
-    return WriterState(index.sequence, index.generation, index.training, index.nprobe, counted)
+    return WriterState(data.index.sequence, data.index.manifest, counted)
 
 
 def follow_words(data: DataDirectory, state: WriterState, frequencies: Frequencies | None) -> bool:
@@ -71,16 +66,15 @@ def follow_vectors(data: DataDirectory, state: WriterState) -> bool:
     Raises:
         StoreError: the store cannot be read.
     """
-    index = data.index
-    if index.generation < state.generation:
+    index, writer = data.index, state.manifest
+    if index.manifest.generation < writer.generation:
         try:
             index.load_snapshot()
         except SnapshotError:
             return False
     if index.sequence < state.sequence:
         index.catch_up()
-    if index.generation > state.generation:
+    if index.manifest.generation > writer.generation:
         return True  # published since
-    if index.nprobe != state.nprobe:
-        index.set_nprobe(state.nprobe, generation=state.generation)
-    return (index.generation, index.training) == (state.generation, state.training)
+    index.set_nprobe(writer.nprobe, generation=writer.generation)
+    return index.manifest == writer

@@ -40,7 +40,7 @@ class LocalEngine:
     @property
     def generation(self) -> int:
         """The snapshot of the index last published or loaded; 0 for none."""
-        return self.index.generation
+        return self.index.manifest.generation
 
     @property
     def exact(self) -> bool:
@@ -142,7 +142,7 @@ class LocalSearch(BlockAlignment):
         return [*most, rest]
 
     def _at(self) -> tuple[int, int]:
-        return self._index.generation, self._index.sequence
+        return self._index.manifest.generation, self._index.sequence
 
     def _candidates(
         self, ids: Int64, scores: Mapping[str, Float32], *, exhausted: bool, at: tuple[int, int]

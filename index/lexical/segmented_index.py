@@ -256,7 +256,7 @@ class SegmentedIndex(Follower):
         self,
         changed: Sequence[int],
         removed: Sequence[int],
-        state: tuple[str, str, int] | None = None,
+        state: tuple[str, int] | None = None,
         *,
         rebuilding: bool = False,
     ) -> Sequence[int]:

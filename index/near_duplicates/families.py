@@ -161,15 +161,6 @@ DELETE FROM texts WHERE text_id = ?"""
 
 
 @dataclass(frozen=True, slots=True)
-class SignedText:
-    """The text of a stored document: its content hash and its signature."""
-
-    vector_id: int
-    content_hash: bytes
-    signature: UInt32
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
     """A document of a family; `copy` if it has the same text as the requested document."""
 
@@ -195,12 +186,14 @@ class Family:
     first: str
 
 
-def _confirmed_links(connection: Connection, store: Connection, text: SignedText) -> list[int]:
+def _confirmed_links(
+    connection: Connection, store: Connection, vector_id: int, signature: UInt32
+) -> list[int]:
     """Return the ids of the texts that are near-duplicates of a text; an empty one has none."""
-    candidates = _candidates(connection, text.signature)
+    candidates = _candidates(connection, signature)
     if not candidates:
         return []
-    blocks = _blocks(store, [text.vector_id])
+    blocks = _blocks(store, [vector_id])
     found = []
     for text_id, resemblance in candidates:
         documents = [row[0] for row in connection.execute(_DOCUMENTS_OF_TEXT, (text_id,))]
@@ -260,21 +253,26 @@ def _add_documents(connection: Connection, vector_ids: Iterable[int]) -> Sequenc
     return again
 
 
-def _add_text(connection: Connection, store: Connection, text: SignedText) -> int:
-    """Add a text, in the families of its near-duplicates or a new one; return its id."""
-    known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
+def _add_text(
+    connection: Connection, store: Connection, vector_id: int, content: bytes, signature: UInt32
+) -> int:
+    """Add the text of a document, by its content hash; return its id.
+
+    It is in the families of its near-duplicates, or in a new one.
+    """
+    known = connection.execute(_TEXT_OF_CONTENT, (content,)).fetchone()
     if known is not None:
         text_id, families = int(known[0]), {known[1]}
     else:
-        links = _confirmed_links(connection, store, text)
-        values = (text.content_hash, text.vector_id, pack(text.signature))
+        links = _confirmed_links(connection, store, vector_id, signature)
+        values = (content, vector_id, pack(signature))
         text_id = int(connection.execute(_INSERT_TEXT, values).fetchone()[0])
-        keys = band_keys(text.signature)
+        keys = band_keys(signature)
         connection.executemany(_INSERT_BAND, [(key, text_id) for key in keys])
         connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
         connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])
         families = {connection.execute(_FAMILY_OF, (link,)).fetchone()[0] for link in links}
-    number, *joined = sorted({text.vector_id, *families})
+    number, *joined = sorted({vector_id, *families})
     connection.executemany(_JOIN_FAMILY, [(number, family) for family in joined])
     return text_id
 
@@ -421,12 +419,12 @@ class Families(Follower):
             common = self._common.read(store)
             rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
         signed = [
-            SignedText(vector_id, content_hash, sign(text, common))
-            for vector_id, content_hash, text in rows
+            (vector_id, content, sign(text, common))
+            for vector_id, content, text in rows
             if isinstance(text, str)  # else it is damaged
         ]
         with self.writing() as connection, self._truth.reading() as store:
-            for text in signed:
-                if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
-                    text_id = _add_text(connection, store, text)
-                    connection.execute(_SET_TEXT, (text_id, text.vector_id))
+            for vector_id, content, signature in signed:
+                if connection.execute(_IS_PENDING, (vector_id,)).fetchone():
+                    text_id = _add_text(connection, store, vector_id, content, signature)
+                    connection.execute(_SET_TEXT, (text_id, vector_id))

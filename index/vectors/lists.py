@@ -4,6 +4,7 @@ How many there are, how many of them a query visits, and whether they still suit
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,45 +39,36 @@ def default_nprobe(nlist: int) -> int:
     return min(nlist, 2 * math.isqrt(nlist))
 
 
-def nprobe_bounds(nlist: int) -> tuple[int, int]:
-    """Return the fewest and the most of `nlist` lists that a query may visit.
+def nprobe_steps(nlist: int) -> list[int]:
+    """Return how many of `nlist` lists a query may visit, ascending, each a quarter more.
 
     Fewer than the default would lose neighbours and hardly save any time of a match; beyond half
     of the lists an index is hardly faster than comparing every vector.
     """
-    least = default_nprobe(nlist)
-    return least, max(least, nlist // 2)
-
-
-def more_lists(nprobe: int, nlist: int) -> int:
-    """Return the next larger nprobe within the bounds, or the same at their end."""
-    return min(nprobe_bounds(nlist)[1], math.ceil(nprobe * _STEP))
-
-
-def fewer_lists(nprobe: int, nlist: int) -> int:
-    """Return the next smaller nprobe within the bounds, or the same at their end."""
-    return max(nprobe_bounds(nlist)[0], math.floor(nprobe / _STEP))
+    steps = [default_nprobe(nlist)]
+    while steps[-1] < nlist // 2:
+        steps.append(min(nlist // 2, math.ceil(steps[-1] * _STEP)))
+    return steps
 
 
 def choose_nprobe(nlist: int, target: float, recall: Callable[[int], float]) -> tuple[int, float]:
-    """Return the smallest nprobe within the bounds whose recall reaches the target, and its recall.
+    """Return the smallest of `nprobe_steps` whose recall reaches the target, and its recall.
 
     If none does, return the largest and its recall.
     """
-    nprobe = nprobe_bounds(nlist)[0]
-    while True:
+    for nprobe in nprobe_steps(nlist):
         reached = recall(nprobe)
-        larger = more_lists(nprobe, nlist)
-        if reached >= target or larger == nprobe:
-            return nprobe, reached
-        nprobe = larger
+        if reached >= target:
+            break
+    return nprobe, reached
 
 
 def adapted_nprobe(recalls: Sequence[float], nprobe: int, nlist: int, target: float) -> int:
     """Return how many lists to visit, given the measured recall of some searches.
 
-    More if their mean is below the target. Fewer only if it is, by two standard errors, above the
-    middle between target and 1: in between nothing changes, so that nprobe does not oscillate.
+    A step more if their mean is below the target. A step less only if it is, by two standard
+    errors, above the middle between target and 1: in between nothing changes, so that nprobe does
+    not oscillate.
 
     Args:
         recalls: recall of searches with `nprobe`, at least two.
@@ -84,24 +76,18 @@ def adapted_nprobe(recalls: Sequence[float], nprobe: int, nlist: int, target: fl
         nlist: lists of the index.
         target: mean recall to keep.
     """
+    steps = nprobe_steps(nlist)
+    step = bisect_left(steps, nprobe)
     mean = float(np.mean(recalls))
-    if mean < target:
-        return more_lists(nprobe, nlist)
     error = float(np.std(recalls, ddof=1)) / math.sqrt(len(recalls))
-    if mean - 2 * error > (1 + target) / 2:
-        return fewer_lists(nprobe, nlist)
-    return nprobe
+    if mean < target:
+        step += 1
+    elif mean - 2 * error > (1 + target) / 2:
+        step -= 1
+    return steps[min(max(step, 0), len(steps) - 1)]
 
 
 OUTGROWN_BY = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """What lists were trained for: the `vectors` that the store held at `sequence`."""
-
-    sequence: int
-    vectors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +101,7 @@ class Drift:
         removed: share of those it was trained for that is gone.
         nlist: number of lists.
         outgrown: there are `OUTGROWN_BY` times too few or too many lists.
+        moved: vectors are in another space than that of the store.
     """
 
     imbalance: float
@@ -123,6 +110,7 @@ class Drift:
     removed: float
     nlist: int
     outgrown: bool
+    moved: bool = False
 
     @property
     def changed(self) -> float:
@@ -147,31 +135,24 @@ def needs_training(nlist: int, count: int) -> bool:
     return max(suitable, nlist) >= OUTGROWN_BY * min(suitable, nlist)
 
 
-def measure_drift(
-    sizes: Int64,
-    training: Training,
-    *,
-    added: int,
-    removed: int,
-) -> Drift:
+def measure_drift(sizes: Int64, trained: int, *, added: int, removed: int) -> Drift:
     """Measure how far an index has drifted.
 
     The imbalance is that of FAISS: nlist * sum(n^2) / sum(n)^2 over the list sizes n.
 
     Args:
         sizes: how many vectors each list has, Int64[nlist].
-        training: what the lists were trained for.
+        trained: how many vectors the lists were trained for.
         added: present vectors that were added since.
         removed: vectors that existed then and are gone.
     """
     total = int(sizes.sum())
     squares = float(np.square(sizes, dtype=np.float64).sum())
-    trained = max(training.vectors, 1)
     return Drift(
         imbalance=len(sizes) * squares / total**2 if total else 1.0,
         empty=float((sizes == 0).mean()) if total else 0.0,
-        added=added / trained,
-        removed=removed / trained,
+        added=added / max(trained, 1),
+        removed=removed / max(trained, 1),
         nlist=len(sizes),
         outgrown=needs_training(len(sizes), total),
     )
@@ -184,6 +165,8 @@ def drift_reasons(drift: Drift, *, attempted_at: float = 0.0) -> tuple[str, ...]
         drift: as measured.
         attempted_at: the `changed` of the last attempt on the same lists.
     """
+    if drift.moved:
+        return ("another space",)
     if drift.changed < attempted_at + _LEAST_CHANGED:
         return ()
     reasons = ["too few or too many lists"] if drift.outgrown else []

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.alignment_index import SpaceInUse
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
 from index.store.change_log import Changes
@@ -25,21 +25,13 @@ from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import (
     SAMPLE_PER_LIST,
     Drift,
-    Training,
     choose_nlist,
     choose_nprobe,
     measure_drift,
-    needs_training,
-    nprobe_bounds,
+    nprobe_steps,
 )
 from index.vectors.recall import HeldOutQueries
-from index.vectors.snapshot import (
-    CURRENT,
-    Manifest,
-    current_precision,
-    publish_snapshot,
-    read_current_snapshot,
-)
+from index.vectors.snapshot import Manifest, load_snapshot, publish_snapshot
 from index.vectors.vector_index import DEFAULT_PRECISION, Precision, SearchResult
 
 _log = logging.getLogger(__name__)
@@ -58,19 +50,17 @@ class Generation:
 
     Attributes:
         index: is searched.
-        training: what the lists of the index were trained for.
-        nprobe: lists that a query visits.
+        manifest: what its lists were trained for, how many a query visits, and its snapshot.
         space: that whitens vectors; None where they are as the store has them.
-        number: of the snapshot last published or loaded; 0 for none.
-        published: the sequence that the snapshot holds.
     """
 
     index: FaissIndex
-    training: Training
-    nprobe: int
-    space: SpaceInUse | None = None
-    number: int = 0
-    published: int = 0
+    manifest: Manifest
+    space: AlignmentSpace | None = None
+
+    def whiten(self, vectors: Float32) -> Float32:
+        """Return document vectors [N, dimension] as the index compares them."""
+        return vectors if self.space is None else self.space.whiten(vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +78,16 @@ class RetrainingResult:
     old_recall: float
 
 
-def _whitening(store: DocumentStore) -> SpaceInUse | None:
-    """Return the space of a store if it whitens document vectors."""
+def _whitening(store: DocumentStore) -> tuple[int, AlignmentSpace | None]:
+    """Return the space of a store with its number, if it whitens document vectors; 0 if not."""
     used = store.alignment.space()
-    return None if used is None or used.space.documents is None else used
-
-
-def _number(space: SpaceInUse | None) -> int:
-    return 0 if space is None else space.space_id
-
-
-def _whiten(space: SpaceInUse | None, vectors: Float32) -> Float32:
-    return vectors if space is None else space.space.whiten(vectors)
+    if used is None or used.space.documents is None:
+        return 0, None
+    return used.space_id, used.space
 
 
 def _build_generation(
-    store: DocumentStore, precision: Precision, target: float, stop: Stop = lambda: False
+    store: DocumentStore, former: Manifest, target: float, stop: Stop = lambda: False
 ) -> tuple[Generation, HeldOutQueries, float]:
     """Train lists for the present vectors of a store, fill them, and measure their recall.
 
@@ -112,7 +96,7 @@ def _build_generation(
 
     Args:
         store: whose vectors.
-        precision: that the index holds vectors in.
+        former: the generation before, whose precision this one has.
         target: recall@10 that nprobe is chosen for.
         stop: called before every chunk; true gives up.
 
@@ -123,13 +107,16 @@ def _build_generation(
     Raises:
         RetrainingStoppedError: `stop` returned true.
     """
-    space = _whitening(store)
+    number, space = _whitening(store)
+    sequence, present = store.log.added_after(0)
+    manifest = replace(
+        former, trained_sequence=sequence, trained_vectors=len(present), space=number
+    )
 
     def read(ids: Int64) -> tuple[Int64, Float32]:
-        present, vectors = store.vectors(ids)
-        return present, _whiten(space, vectors)
+        found, vectors = store.vectors(ids)
+        return found, vectors if space is None else space.whiten(vectors)
 
-    sequence, present = store.log.added_after(0)
     nlist = choose_nlist(len(present))
     random = np.random.default_rng(SAMPLE_SEED)
     held_out_count = min(HELD_OUT, len(present) // 10) if nlist > 1 else 0
@@ -138,61 +125,63 @@ def _build_generation(
     if len(sample) > nlist * SAMPLE_PER_LIST:
         random = np.random.default_rng(SAMPLE_SEED)
         sample = random.choice(sample, nlist * SAMPLE_PER_LIST, replace=False)
-    index = train_faiss_index(read(sample)[1], nlist, precision)
+    index = train_faiss_index(read(sample)[1], nlist, former.precision)
     held_out = HeldOutQueries(*read(held_ids), read)
     for start in range(0, len(present), ADD_CHUNK):
         if stop():
             raise RetrainingStoppedError
         ids, vectors = read(present[start : start + ADD_CHUNK])
-        index.change(ids, vectors)
+        index.change(ids, vectors, sequence=sequence)
         held_out.compare_with(ids, vectors)
-    index.change(*read(present[:0]), sequence=sequence)
     nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
-    training = Training(sequence, len(present))
-    return Generation(index, training, nprobe, space), held_out, recall
+    return Generation(index, replace(manifest, nprobe=nprobe), space), held_out, recall
 
 
-def _catch_up(index: FaissIndex, space: SpaceInUse | None, store: DocumentStore) -> bool:
+def _catch_up(live: Generation, store: DocumentStore) -> bool:
     """Bring an index to the store's present state; return False where its changes are forgotten.
 
     Can be repeated after it failed half way: what is there already is not added twice. The last
     `ADD_CHUNK` vectors, mostly all, come together with what is removed. A vector that is deleted
     while a longer change runs is either not read, or removed by the next change.
     """
+    index = live.index
     found = store.read_changes(index.sequence, ADD_CHUNK)
     if found is None:
         return False
     changes, ids, vectors = found
     early = np.array(changes.changed[:-ADD_CHUNK], dtype=np.int64)
-    missing = early[~index.contains(early)]
+    missing = early[~index.held.contains(early)]
     for start in range(0, len(missing), ADD_CHUNK):
         present, found_early = store.vectors(missing[start : start + ADD_CHUNK])
-        index.change(present, _whiten(space, found_early))
-    new, removed = ~index.contains(ids), np.array(changes.removed, dtype=np.int64)
-    vectors = _whiten(space, vectors[new])
+        index.change(present, live.whiten(found_early))
+    new, removed = ~index.held.contains(ids), np.array(changes.removed, dtype=np.int64)
+    vectors = live.whiten(vectors[new])
     index.change(ids[new], vectors, removed=removed, sequence=changes.sequence)
     return True
 
 
 def read_snapshot(
-    store: DocumentStore, root: Path, precision: Precision
-) -> tuple[Manifest, FaissIndex]:
-    """Read the current snapshot in `root`, to which the changes of the store can be added.
+    store: DocumentStore, path: Path, precision: Precision | None = None
+) -> Generation:
+    """Read the snapshot at `path`, to which the changes of the store can be added.
 
     Raises:
-        SnapshotError: it is damaged, or of another store, time or space.
+        SnapshotError: it is damaged, of another store, time or space, or not of this precision.
     """
-    manifest, index = read_current_snapshot(root, precision, store.fingerprint)
+    manifest, index = load_snapshot(path)
     if manifest.identity != store.log.identity:
-        raise SnapshotError(f"{root}: the snapshot is of another document store")
+        raise SnapshotError(f"{path}: the snapshot is of another document store")
+    if precision not in (None, manifest.precision):
+        raise SnapshotError(f"{path}: holds vectors in {manifest.precision}, not in {precision}")
     if not store.log.start <= manifest.sequence <= store.sequence:
         raise SnapshotError(
-            f"{root}: holds change {manifest.sequence} of the store, which remembers those from "
+            f"{path}: holds change {manifest.sequence} of the store, which remembers those from "
             f"{store.log.start} to {store.sequence}"
         )
-    if manifest.space != _number(_whitening(store)):
-        raise SnapshotError(f"{root}: holds vectors in another space than that of the store")
-    return manifest, index
+    number, space = _whitening(store)
+    if manifest.space != number:
+        raise SnapshotError(f"{path}: holds vectors in another space than that of the store")
+    return Generation(index, manifest, space)
 
 
 class LiveIndex:
@@ -207,36 +196,36 @@ class LiveIndex:
     def __init__(
         self,
         store: DocumentStore,
-        root: Path,
+        path: Path,
         *,
         read_only: bool = False,
         precision: Precision | None = None,
     ) -> None:
-        """Open the index of a store: from the current snapshot in `root`, else from the store.
+        """Open the index of a store: from the snapshot at `path`, else from the store.
 
-        A snapshot that is missing, damaged, too old or of another checkpoint, store or precision is
-        only logged; the index is then built from the store's vectors and, unless `read_only`,
+        A snapshot that is missing, damaged, too old or of another store or precision is only
+        logged; the index is then built from the store's vectors and, unless `read_only`,
         published. An outgrown one is used as it is: opening neither trains nor measures an index.
 
         Args:
             store: whose vectors.
-            root: the directory of the snapshots.
+            path: of the snapshot.
             read_only: publish nothing.
-            precision: that vectors are held in; None for that of the current snapshot, or
+            precision: that vectors are held in; None for that of the snapshot, or
                 `DEFAULT_PRECISION` if there is none.
         """
         self._store = store
-        self._root = root
+        self._path = path
         self._read_only = read_only
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
-        self._precision = precision or current_precision(root) or DEFAULT_PRECISION
         empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
-        self._live = Generation(empty, Training(0, 0), 1)
+        manifest = Manifest(store.log.identity, precision or DEFAULT_PRECISION)
+        self._live = Generation(empty, manifest)
         try:
-            self.load_snapshot()
+            self.load_snapshot(precision)
         except SnapshotError as error:
-            level = logging.WARNING if (root / CURRENT).exists() else logging.INFO
+            level = logging.WARNING if path.exists() else logging.INFO
             _log.log(level, "building the index from the document store: %s", error)
             try:
                 self.rebuild()
@@ -254,35 +243,14 @@ class LiveIndex:
         return self._live.index.nlist
 
     @property
-    def nprobe(self) -> int:
-        """How many lists a query visits by default."""
-        return self._live.nprobe
-
-    @property
     def sequence(self) -> int:
         """The store's sequence that the index holds."""
         return self._live.index.sequence
 
     @property
-    def generation(self) -> int:
-        """The snapshot last published or loaded; 0 for none."""
-        return self._live.number
-
-    @property
-    def training(self) -> Training:
-        """What the lists were trained for."""
-        return self._live.training
-
-    @property
-    def outgrown(self) -> bool:
-        """Whether the number of vectors calls for a `rebuild`."""
-        index = self._live.index
-        return needs_training(index.nlist, len(index))
-
-    @property
-    def moved(self) -> bool:
-        """Whether vectors are in another space than that of the store, which calls for it too."""
-        return _number(self._live.space) != _number(_whitening(self._store))
+    def manifest(self) -> Manifest:
+        """What its lists were trained for, how many a query visits, and its snapshot."""
+        return self._live.manifest
 
     def __len__(self) -> int:
         return len(self._live.index)
@@ -308,9 +276,9 @@ class LiveIndex:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
         """
         live = self._live
-        nprobe = live.nprobe if nprobe is None else nprobe
-        found = live.index.search(_whiten(live.space, vectors), k, nprobe=nprobe, among=among)
-        return replace(found, generation=live.number)
+        nprobe = live.manifest.nprobe if nprobe is None else nprobe
+        found = live.index.search(live.whiten(vectors), k, nprobe=nprobe, among=among)
+        return replace(found, generation=live.manifest.generation)
 
     def scores(self, vector: Float32, ids: Int64) -> Float32:
         """Return the cosine of an encoded vector Float32[dimension] with each of ids Int64[N].
@@ -321,16 +289,16 @@ class LiveIndex:
             Float32[N]; NaN for ids that are not there.
         """
         live = self._live
-        scores: Float32 = live.index.vectors(ids) @ _whiten(live.space, vector[np.newaxis])[0]
+        scores: Float32 = live.index.vectors(ids) @ live.whiten(vector[np.newaxis])[0]
         return scores
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Compare one query with all vectors of the index; see `FaissIndex.exact_scores`."""
         live = self._live
-        return live.index.exact_scores(_whiten(live.space, vector[np.newaxis])[0], k)
+        return live.index.exact_scores(live.whiten(vector[np.newaxis])[0], k)
 
     def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
-        """Change how many lists queries visit, within `nprobe_bounds`.
+        """Change how many lists queries visit, to one of `nprobe_steps`.
 
         Args:
             nprobe: how many.
@@ -340,22 +308,23 @@ class LiveIndex:
             Whether it was set.
         """
         with self._updates:
-            least, most = nprobe_bounds(self.nlist)
-            if self.generation != generation or not least <= nprobe <= most:
+            known = self.manifest.generation == generation
+            if not known or nprobe not in nprobe_steps(self.nlist):
                 return False
-            self._live = replace(self._live, nprobe=nprobe)
+            self._live = replace(self._live, manifest=replace(self.manifest, nprobe=nprobe))
             return True
 
     def measure_drift(self) -> Drift:
         """Measure how far the lists have drifted from the vectors they were trained for."""
         live = self._live
-        training = live.training
-        added, removed = self._store.log.count_since(training.sequence, training.vectors)
-        return measure_drift(live.index.list_sizes(), training, added=added, removed=removed)
+        trained = live.manifest.trained_vectors
+        added, removed = self._store.log.count_since(live.manifest.trained_sequence, trained)
+        drift = measure_drift(live.index.list_sizes(), trained, added=added, removed=removed)
+        return replace(drift, moved=live.manifest.space != _whitening(self._store)[0])
 
     def unpublished(self) -> int:
         """Count the vectors that a restart would add or remove after loading the snapshot."""
-        return self._store.log.length_since(self._live.published)
+        return self._store.log.length_since(self.manifest.sequence)
 
     def apply(self, change: Changes) -> None:
         """Bring the index to `change` or beyond; at return searches find what it added."""
@@ -365,7 +334,7 @@ class LiveIndex:
     def catch_up(self) -> None:
         """Bring the index to the present state of the store."""
         with self._updates:
-            known = _catch_up(self._live.index, self._live.space, self._store)
+            known = _catch_up(self._live, self._store)
         if not known:
             self.rebuild()  # another process has forgotten the changes since
 
@@ -377,7 +346,7 @@ class LiveIndex:
             SnapshotError: the new index is in use, but could not be published.
         """
         with self._publishing:
-            new, _, _ = _build_generation(self._store, self._precision, DEFAULT_TARGET)
+            new, _, _ = _build_generation(self._store, self.manifest, DEFAULT_TARGET)
             try:
                 if not self._read_only:
                     new = self._published(new)
@@ -401,8 +370,8 @@ class LiveIndex:
         """
         self._check_writable()
         with self._publishing:
-            new, held_out, recall = _build_generation(self._store, self._precision, target, stop)
-            old_recall = held_out.recall(self._live.index, self._live.nprobe)
+            new, held_out, recall = _build_generation(self._store, self.manifest, target, stop)
+            old_recall = held_out.recall(self._live.index, self.manifest.nprobe)
             swapped = recall >= min(target, old_recall)
             if swapped:
                 self._swap_in(self._published(new))
@@ -421,51 +390,38 @@ class LiveIndex:
         self._check_writable()
         with self._publishing:
             before = self._live
-            after = self._published(before)
+            after = self._published(before).manifest
             with self._updates:
-                self._live = replace(self._live, number=after.number, published=after.published)
-            self._store.log.forget(before.published)
+                self._live = replace(before, manifest=replace(after, nprobe=self.manifest.nprobe))
+            self._store.log.forget(before.manifest.sequence)
 
-    def load_snapshot(self) -> None:
-        """Replace this index by the current snapshot and replay the changes of the store since.
+    def load_snapshot(self, precision: Precision | None = None) -> None:
+        """Replace this index by the snapshot and replay the changes of the store since.
+
+        Args:
+            precision: that it must have; None for any.
 
         Raises:
             SnapshotError: the snapshot cannot be used; this index stays.
         """
-        manifest, index = read_snapshot(self._store, self._root, self._precision)
-        space = self._store.alignment.kept(manifest.space)
-        if not _catch_up(index, space, self._store):
-            raise SnapshotError(f"{self._root}: the store has forgotten the changes since")
-        least, most = nprobe_bounds(index.nlist)
-        training = Training(manifest.trained_sequence, manifest.trained_vectors)
-        nprobe = min(max(least, manifest.nprobe), most)
-        loaded = Generation(index, training, nprobe, space, manifest.generation, manifest.sequence)
+        loaded = read_snapshot(self._store, self._path, precision)
+        if not _catch_up(loaded, self._store):
+            raise SnapshotError(f"{self._path}: the store has forgotten the changes since")
         with self._updates:
             self._live = loaded
 
     def _check_writable(self) -> None:
         if self._read_only:
-            raise StoreError(f"{self._root}: opened for reading only")
+            raise StoreError(f"{self._path}: opened for reading only")
 
     def _published(self, generation: Generation) -> Generation:
         """Publish an index as a new snapshot, and return it with the number of that."""
-        about = Manifest(
-            fingerprint=self._store.fingerprint,
-            identity=self._store.log.identity,
-            precision=self._precision,
-            trained_sequence=generation.training.sequence,
-            trained_vectors=generation.training.vectors,
-            nprobe=generation.nprobe,
-            space=_number(generation.space),
-        )
-        manifest = publish_snapshot(self._root, generation.index.save, about)
-        return replace(generation, number=manifest.generation, published=manifest.sequence)
+        manifest = publish_snapshot(self._path, generation.index.save, generation.manifest)
+        return replace(generation, manifest=manifest)
 
     def _swap_in(self, new: Generation) -> None:
         """Make a generation live; one that was not published has the number of the former."""
-        _catch_up(new.index, new.space, self._store)
+        _catch_up(new, self._store)
         with self._updates:
-            _catch_up(new.index, new.space, self._store)
-            if not new.number:
-                new = replace(new, number=self._live.number, published=self._live.published)
+            _catch_up(new, self._store)
             self._live = new

@@ -8,8 +8,8 @@ import pytest
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where an index publishes its snapshots; not made yet."""
-    return tmp_path / "snapshots"
+    """Where an index publishes its snapshot; not made yet."""
+    return tmp_path / "vectors.faiss"
 
 
 def sql(path: Path, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -218,11 +218,11 @@ def test_nothing_new_publishes_nothing(job: Job) -> None:
     job.write({"id": "a", "text": text(1)})
     job.run()
     with job.opened() as data:
-        generation = data.index.generation
+        generation = data.index.manifest.generation
     progress = RecordingProgress()
     job.run(progress)
     with job.opened() as data:
-        assert data.index.generation == generation
+        assert data.index.manifest.generation == generation
     assert [step for step, _ in progress.steps] == ["encoding"]
 
 

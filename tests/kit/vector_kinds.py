@@ -5,8 +5,8 @@ added, as near as the format allows (`IndexKind.rounding`), and every search equ
 what can be read back, as exactly as in an index that does not round.
 """
 
+import io
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -42,9 +42,6 @@ class IndexKind:
         sample = unit_vectors(400 if self.nlist > 1 else 0, seed=99)
         return train_faiss_index(sample, self.nlist, self.precision)
 
-    def load(self, path: Path) -> FaissIndex:
-        return load_faiss_index(path)
-
     def add(self, index: FaissIndex, oracle: "BruteForce", ids: Int64, vectors: Float32) -> None:
         """Add vectors to an index, and what it holds of them to its oracle."""
         index.change(ids, vectors)
@@ -66,6 +63,14 @@ def remove(index: FaissIndex, ids: Int64) -> int:
     before = len(index)
     index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids)
     return before - len(index)
+
+
+def saved(index: FaissIndex) -> FaissIndex:
+    """Save an index, and load it again."""
+    file = io.BytesIO()
+    index.save(file)
+    file.seek(0)
+    return load_faiss_index(file)
 
 
 class BruteForce:
@@ -104,4 +109,4 @@ def assert_same(index: FaissIndex, oracle: BruteForce, queries: Float32, k: int)
         for vector_id, score in zip(there, scores, strict=False):
             assert abs(float(query @ oracle.vectors[vector_id]) - float(score)) < 1e-5
     assert len(index) == len(oracle.vectors) == int(index.list_sizes().sum())
-    assert index.ids().tolist() == sorted(oracle.vectors)
+    assert index.held.ids.tolist() == sorted(oracle.vectors)

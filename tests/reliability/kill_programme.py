@@ -131,7 +131,7 @@ class KillCheck:
             self.report.wrong += index_problems(data, some, found)
             self._versions = found
             self._states.append(found)
-            self.report.generations = data.index.generation
+            self.report.generations = data.index.manifest.generation
             self._compare_backups(some)  # while it is open, as a server makes them
         finally:
             data.close()

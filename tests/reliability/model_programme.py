@@ -64,7 +64,7 @@ class ModelCheck:
     @property
     def generation(self) -> int:
         """The generation of the index."""
-        return self._data.index.generation
+        return self._data.index.manifest.generation
 
     def close(self) -> None:
         """Close the data directory."""
@@ -102,7 +102,7 @@ class ModelCheck:
         k = self._random.randint(1, 12)
         exact = self._random.random() < 0.5
         found = index.search(query[None], k, nprobe=index.nlist if exact else None)
-        require_equal(found.generation, index.generation, "generation")
+        require_equal(found.generation, index.manifest.generation, "generation")
         require_equal(found.sequence, self._data.store.sequence, "sequence")
         ids, scores = found.ids[0].tolist(), found.scores[0]
         documents = self._data.store.get([found_id for found_id in ids if found_id != NO_VECTOR])

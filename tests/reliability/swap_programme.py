@@ -127,7 +127,7 @@ class SwapCheck:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._recalls: list[float] = []
-        self._published = {data.index.generation}
+        self._published = {data.index.manifest.generation}
         self._named: set[int] = set()
         self._wrong: list[str] = []
 
@@ -236,15 +236,15 @@ class SwapCheck:
 
     def _swap(self) -> None:
         index = self._data.index
-        before = index.generation
+        before = index.manifest.generation
         if self._counts["swaps"] % 3 == 2:
             index.publish()
         else:
             index.retrain(0.0)
         self._counts["swaps"] += 1
-        if index.generation != before + 1:
+        if index.manifest.generation != before + 1:
             self._wrong.append(f"generation {index.vectors.generation} after {before}")
-        self._published.add(index.generation)
+        self._published.add(index.manifest.generation)
 
 
 def run_swaps(path: Path, plan: SwapPlan) -> SwapReport:

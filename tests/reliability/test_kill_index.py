@@ -112,7 +112,7 @@ def test_interrupted_by_hand(
     write_corpus(corpus, 4_000)
     data = tmp_path / "data"
     job = start_longmatch("index", corpus, "--data", data, checkpoint=tiny_checkpoint)
-    while not (data / "snapshots").exists():  # the data directory is open: work has begun
+    while not (data / "vectors.faiss").exists():  # the data directory is open: work has begun
         assert job.poll() is None
         time.sleep(0.02)
     job.send_signal(signal.SIGINT)

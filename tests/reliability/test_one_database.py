@@ -118,7 +118,7 @@ def test_two_servers_are_one(
             assert c.request("GET", "/collections/papers/documents/p")[0] == 200
             derived = {path.name for path in (tmp_path / "c").iterdir()}
             assert not derived & {"families.sqlite3", "store.sqlite3"}
-            assert engine == "local" or not derived & {"blocks.sqlite3", "lexical", "snapshots"}
+            assert engine == "local" or not derived & {"blocks.sqlite3", "lexical", "vectors.faiss"}
 
 
 def test_changes_are_seen_in_their_order(

@@ -222,16 +222,16 @@ def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, ti
 def test_an_index_that_cannot_be_published_is_searched(client: Any) -> None:
     engine: Engine = client.app.state.engine
     assert send(client, "index").status_code == 200
-    generation = engine.default.data.index.generation
+    generation = engine.default.data.index.manifest.generation
     for size in range(0, 1_000_000, 100):
         try:
             with files_of_at_most(size):
                 engine.default.data.index.publish()
         except SnapshotError:
-            assert engine.default.data.index.generation == generation
+            assert engine.default.data.index.manifest.generation == generation
             assert stored(client) == set(NEW)
         else:
             break
     assert size > 100
-    assert engine.default.data.index.generation == generation + 1
+    assert engine.default.data.index.manifest.generation == generation + 1
     sound(client)

@@ -150,7 +150,7 @@ def test_a_new_generation_and_space_are_seen(served: Any) -> None:
     data.index.publish()
     data.store.lexical.publish()
     check_all(served)
-    generation = data.index.generation
+    generation = data.index.manifest.generation
     data.index.rebuild()
     put(served, document(100))
     assert check_same(served, QUERIES["id"])["generation"] > generation
@@ -289,15 +289,15 @@ def test_a_directory_that_cannot_be_read_is_searched_by_threads(
     put(client, *(document(number) for number in range(6)))
     check_same(client, QUERIES["id"])
     index = engine_of(client).default.data.index
-    snapshots, aside = index._root, index._root.with_name("aside")
+    snapshot, aside = index._path, index._path.with_name("aside")
     index.rebuild()
-    snapshots.rename(aside)
+    snapshot.rename(aside)
     left = counted(client, "search_process_left_total")
     for _ in range(3):
         assert client.post("/match", json=QUERIES["id"]).status_code == 200
     assert counted(client, "search_process_left_total") == left + 3
     assert caplog.text.count("threads search instead") == 1
-    aside.rename(snapshots)
+    aside.rename(snapshot)
     processes_of(client)._left.clear()  # as after that time
     check_same(client, QUERIES["id"])
     assert counted(client, "search_process_ends_total") == 0

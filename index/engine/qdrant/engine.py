@@ -200,7 +200,7 @@ class QdrantEngine:
         found = self.store.alignment.kept(manifest.space)
         if found is None and manifest.space:
             raise GenerationMissingError(self.url, "it holds vectors in a space that is gone")
-        return None if found is None else found.space
+        return found
 
     def _served(self) -> str | None:
         """Return the collection that the alias leads to, if there is one."""

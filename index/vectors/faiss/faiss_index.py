@@ -17,16 +17,15 @@ large additions, which no request waits for, use all cores; training a GPU, wher
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import BinaryIO
 
 import faiss
 import numpy as np
 from faiss.contrib.inspect_tools import get_invlist_sizes
 from faiss.contrib.ivf_tools import add_preassigned
 
-from encoder.arrays import Bool, Float32, Int64
-from index.errors import SnapshotError
+from encoder.arrays import Float32, Int64
 from index.id_set import IdSet
 from index.vectors.faiss import gpu, ivf
 from index.vectors.faiss.exact import compare_all
@@ -43,22 +42,6 @@ TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Content:
-    """The ids of all vectors, ascending Int64[N], at one sequence of the store."""
-
-    sequence: int
-    ids: Int64
-
-    def contains(self, ids: Int64) -> Bool:
-        """Return for each of ids Int64[M] whether its vector is there."""
-        if not len(self.ids) or not len(ids) or ids.min() > self.ids[-1]:  # as new ones are
-            return np.zeros(len(ids), dtype=np.bool_)
-        places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
-        found: Bool = self.ids[places] == ids
-        return found
 
 
 class ReadersWriterLock:
@@ -99,12 +82,17 @@ class FaissIndex:
 
     The vectors are divided into lists, of which a search may visit some only. An index that is not
     `exact` rounds the vectors that it is given, and every score is that of the rounded ones.
+
+    Attributes:
+        held: the ids of all vectors.
+        sequence: of the last `change` that gave one; 0 before the first.
     """
 
     def __init__(self, index: faiss.IndexIVF) -> None:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
-        self._content = _Content(0, ivf.ids_in_lists(index))
+        self.held = IdSet(np.iinfo(np.int64).max, ivf.ids_in_lists(index))
+        self.sequence = 0
         self._changing = threading.Lock()  # held by one change; taken before the other
         self._lock = ReadersWriterLock()
 
@@ -123,11 +111,6 @@ class FaissIndex:
         """How many lists, or cells, the vectors are divided into."""
         return int(self._index.nlist)
 
-    @property
-    def sequence(self) -> int:
-        """The sequence of the last `change` that gave one; 0 before the first."""
-        return self._content.sequence
-
     def list_sizes(self) -> Int64:
         """Return how many vectors each list holds, Int64[nlist]."""
         with self._lock.reading():
@@ -135,15 +118,7 @@ class FaissIndex:
             return sizes
 
     def __len__(self) -> int:
-        return len(self._content.ids)
-
-    def contains(self, ids: Int64) -> Bool:
-        """Return for each of ids Int64[N] whether its vector is there."""
-        return self._content.contains(ids)
-
-    def ids(self) -> Int64:
-        """Return the ids of all vectors, ascending Int64[N]."""
-        return self._content.ids
+        return len(self.held.ids)
 
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N], as the index holds them.
@@ -151,11 +126,12 @@ class FaissIndex:
         NaN for those that are not there.
         """
         with ivf.openmp_threads_for(added=0), self._lock.reading():
-            there = self._content.contains(ids)
+            there = self.held.contains(ids)
+            found: Float32 = self._index.reconstruct_batch(ids[there])
             if there.all():
-                return ivf.reconstruct(self._index, ids)
+                return found
             vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
-            vectors[there] = ivf.reconstruct(self._index, ids[there])
+            vectors[there] = found
             return vectors
 
     def change(
@@ -188,25 +164,22 @@ class FaissIndex:
             raise ValueError("vector ids must be different and not below 0")
         gone = np.unique(ids[:0] if removed is None else removed)
         with self._changing, ivf.openmp_threads_for(len(ids)):
-            before = self._content
-            if (known := before.contains(ids)).any():
+            if (known := self.held.contains(ids)).any():
                 raise ValueError(f"vector id {ids[known].min()} is already there")
             if len(gone) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
-            gone = gone[before.contains(gone)]
-            left = before.ids
+            gone = gone[self.held.contains(gone)]
+            left = self.held.ids
             if len(gone):
                 left = np.delete(left, np.searchsorted(left, gone))
-            reached = before.sequence if sequence is None else sequence
-            content = _Content(reached, _sorted(left, np.sort(ids)))
+            held = replace(self.held, ids=_sorted(left, np.sort(ids)))
             lists = ivf.nearest_lists(self._index, vectors)
             with self._lock.writing() if len(ids) or len(gone) else nullcontext():
-                if len(ids):
-                    add_preassigned(self._index, vectors, lists, ids)
-                if len(gone):
-                    # The hash table of the lists accepts this selector only.
-                    self._index.remove_ids(faiss.IDSelectorArray(gone))
-                self._content = content
+                add_preassigned(self._index, vectors, lists, ids)
+                # The hash table of the lists accepts this selector only.
+                self._index.remove_ids(faiss.IDSelectorArray(gone))
+                self.held = held
+                self.sequence = self.sequence if sequence is None else sequence
 
     def search(
         self,
@@ -236,22 +209,21 @@ class FaissIndex:
             raise ValueError(f"k and nprobe must be at least 1, not {k} and {nprobe}")
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
         with ivf.openmp_threads_for(added=0), self._lock.reading():
-            content = self._content
             if among is None:
                 found = ivf.search_nearest_lists(self._index, vectors, k, nprobe)
             else:
-                found = self._search_among(content, vectors, k, nprobe, among)
-        return replace(found, sequence=content.sequence)
+                found = self._search_among(vectors, k, nprobe, among)
+            return replace(found, sequence=self.sequence)
 
-    def _search_among(
-        self, content: _Content, vectors: Float32, k: int, nprobe: int, among: IdSet
-    ) -> SearchResult:
+    def _search_among(self, vectors: Float32, k: int, nprobe: int, among: IdSet) -> SearchResult:
         """Search the lists for vectors of `among`."""
-        most = among.most(len(content.ids))
+        most = among.most(len(self))
         if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
-            return self._compare(content, vectors, k, among)
+            known = self.held.ids if among.inverted else among.ids
+            ids = known[among.contains(known) & self.held.contains(known)]
+            return compare_all(vectors, ids, self._index.reconstruct_batch(ids), k)
         selector = ivf.selector_of(among)
-        nprobe = min(self.nlist, -(-nprobe * len(content.ids) // most))
+        nprobe = min(self.nlist, -(-nprobe * len(self) // most))
         found = ivf.search_nearest_lists(self._index, vectors, k, nprobe, selector)
         if nprobe < self.nlist and (found.ids == NO_VECTOR).any():
             # The selected vectors lie in few lists, and not in those near a query.
@@ -267,24 +239,16 @@ class FaissIndex:
             Float32[k], best first, -inf where there are fewer; the sequence at the end: it is
             that of the whole comparison if the index had it at the beginning.
         """
-        query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
-        sequence = self.sequence
-        for lists in _slices(self.list_sizes(), EXACT_SLICE):
-            with ivf.openmp_threads_for(added=0), self._lock.reading():
-                sequence = self.sequence
-                found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
+        ids = self.held.ids
+        for start in range(0, len(ids), EXACT_SLICE):
+            some = replace(self.held, ids=ids[start : start + EXACT_SLICE])
+            found = self.search(vector[np.newaxis], k, nprobe=self.nlist, among=some)
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
-        return best, sequence
+        return best, self.sequence
 
-    def _compare(self, content: _Content, queries: Float32, k: int, among: IdSet) -> SearchResult:
-        """Compare every selected vector with every query."""
-        known = content.ids if among.inverted else among.ids
-        ids = known[among.contains(known) & content.contains(known)]
-        return compare_all(queries, ids, ivf.reconstruct(self._index, ids), k)
-
-    def save(self, path: Path) -> int:
-        """Write the index to one new file, and return the sequence that it holds.
+    def save(self, file: BinaryIO) -> int:
+        """Write the index to a file, and return the sequence that it holds.
 
         Changes wait until it is written; searches do not, unless a change waits before them.
 
@@ -292,7 +256,7 @@ class FaissIndex:
             OSError: the file cannot be written whole.
         """
         # Through Python's file object: the writer of faiss does not report a failing close.
-        with path.open("xb") as file, self._changing, self._lock.reading():
+        with self._changing, self._lock.reading():
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
             return self.sequence
 
@@ -324,27 +288,17 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
     return FaissIndex(index)
 
 
-def load_faiss_index(path: Path) -> FaissIndex:
+def load_faiss_index(file: BinaryIO) -> FaissIndex:
     """Read an index that `FaissIndex.save` wrote; the caller has compared it with its checksum.
 
     Raises:
-        SnapshotError: the file is missing, or FAISS cannot read it.
+        OSError: the file cannot be read.
+        RuntimeError: FAISS cannot read it.
     """
-    try:
-        with path.open("rb") as file:
-            return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
-    except (OSError, RuntimeError) as error:
-        raise SnapshotError(f"{path}: cannot be read: {error}") from error
+    return FaissIndex(faiss.read_index(faiss.PyCallbackIOReader(file.read)))
 
 
 def _sorted(ids: Int64, new: Int64) -> Int64:
     """Return ids and new ones, both ascending, together."""
     both = np.concatenate([ids, new])
     return np.sort(both) if len(ids) and len(new) and new[0] < ids[-1] else both
-
-
-def _slices(sizes: Int64, size: int) -> list[Int64]:
-    """Divide lists of these sizes Int64[nlist] into runs of about `size` vectors."""
-    run_of_list = (np.cumsum(sizes) - sizes) // size
-    starts = np.flatnonzero(np.diff(run_of_list)) + 1
-    return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))

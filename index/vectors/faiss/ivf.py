@@ -14,9 +14,6 @@ from index.vectors.faiss.exact import nearest
 from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 
 PARALLEL_FROM = 1_024  # vectors to add or to train with
-EXACT_NEIGHBOURS = 20_000  # vectors; of more, neighbours are looked for in the nearest lists alone
-_LISTS_OF_NEIGHBOURS = 16
-BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
 
 # Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
 # vector has no smaller error, as lists overlap.
@@ -50,22 +47,12 @@ def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.I
 
 def neighbours_of(vectors: Float32, k: int) -> Int64:
     """Return the rows of the k nearest other vectors of each of vectors [N, D], Int64[N, k]."""
-    number, dimension = vectors.shape
-    index = faiss.IndexFlatIP(dimension)
-    if number > EXACT_NEIGHBOURS:
-        lists = round(number**0.5)
-        index = faiss.IndexIVFFlat(index, dimension, lists, faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1
-        index.train(vectors)
-        index.nprobe = _LISTS_OF_NEIGHBOURS
-    index.add(vectors)
-    found = index.search(vectors, k + 1)[1]
+    found = nearest(vectors, vectors, k + 1)[1]
     # Itself is among them, except where as many are equal to it: then the last is left out.
-    others = found != np.arange(number)[:, None]
+    others = found != np.arange(len(vectors))[:, None]
     others[others.all(axis=1), -1] = False
-    rows: Int64 = found[others].reshape(number, k)
-    # A list may have fewer: what is missing becomes the nearest, which counts several times.
-    return np.where(rows < 0, np.maximum(rows[:, :1], 0), rows)
+    rows: Int64 = found[others].reshape(len(vectors), k)
+    return rows
 
 
 def clusters_of(points: Float32, number: int) -> tuple[Float32, Int64]:
@@ -85,18 +72,8 @@ def ids_in_lists(index: faiss.IndexIVF) -> Int64:
     return different
 
 
-def reconstruct(index: faiss.IndexIVF, ids: Int64) -> Float32:
-    """Return the vectors Float32[N, dimension] of ids Int64[N], which are in lists."""
-    if not len(ids):
-        return np.empty((0, int(index.d)), dtype=np.float32)
-    found: Float32 = index.reconstruct_batch(ids)
-    return found
-
-
 def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
     """Return the list of each vector Float32[N, dimension], Int64[N]."""
-    if not len(vectors):
-        return np.zeros(0, dtype=np.int64)
     if gpu.is_worth_it(len(vectors), index.nlist):
         centroids = index.quantizer.reconstruct_n(0, index.nlist)
         return nearest(vectors, centroids, 1)[1].reshape(-1)
@@ -122,36 +99,16 @@ def search_nearest_lists(
     """
     # Parameters of this call: nprobe set on the index would be shared by all threads.
     parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
-    return _result(*index.search(queries, k, params=parameters))
-
-
-def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) -> SearchResult:
-    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    ids = np.empty((len(queries), k), dtype=np.int64)
-    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, scores, ids))
-    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
-    index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
-    return _result(scores, ids)
-
-
-def _result(scores: Float32, ids: Int64) -> SearchResult:
+    scores, ids = index.search(queries, k, params=parameters)
     scores[ids == NO_VECTOR] = -np.inf
     return SearchResult(ids, scores)
 
 
 def selector_of(among: IdSet) -> faiss.IDSelector:
     """Return what FAISS asks of each vector that it meets in a list."""
-    end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
-    if end <= BITMAP_UP_TO:
-        bits: Bool = np.full(end, among.inverted)
-        bits[among.ids] = not among.inverted
-        return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
-    listed = faiss.IDSelectorBatch(among.ids)
-    if not among.inverted:
-        return listed
-    return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
+    bits: Bool = np.full(among.end if among.inverted else among.ids.max() + 1, among.inverted)
+    bits[among.ids] = not among.inverted
+    return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
 
 
 @contextmanager

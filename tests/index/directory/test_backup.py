@@ -71,7 +71,7 @@ def test_a_restored_backup_answers_the_same(
         assert len(server.store) == written.documents == 311
     assert (tmp_path / "new" / "uploads" / "a1.ndjson").read_text() == "{}\n"
     left = {path.name for path in (tmp_path / "new").iterdir()}
-    derived = {"snapshots", "lexical", "blocks.sqlite3", "families.sqlite3"}
+    derived = {"vectors.faiss", "lexical", "blocks.sqlite3", "families.sqlite3"}
     assert left - derived == {"damaged.jsonl", "lock", "store.sqlite3", "uploads"}
 
 

@@ -47,7 +47,7 @@ def test_everything_lies_in_one_directory(
     directory.close()
     directory.close()
     found = {path.name for path in directory.path.iterdir()} - {"lock"}
-    assert found == {"store.sqlite3", "snapshots", "lexical", *FOLLOWER_FILES}
+    assert found == {"store.sqlite3", "vectors.faiss", "lexical", *FOLLOWER_FILES}
     again = open_directory(tmp_path / "new" / "data")
     assert again.store.find(["a", "b"]).keys() == {"a", "b"}
     assert_equals_store(again.index, again.store)

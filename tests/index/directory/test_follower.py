@@ -1,6 +1,5 @@
 """A reader beside the writer gives the same answers, however far the writer has gone meanwhile."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ import index.lexical.frequencies
 import index.lexical.segmented_index
 from encoder.blocks import Receipt
 from index.directory import follower
-from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
+from index.directory.data_directory import SNAPSHOT_FILE, DataDirectory, open_data_directory
 from index.document import Document
 from index.engine.port import EncodedQuery
 from index.errors import SnapshotError
@@ -22,7 +21,7 @@ from index.search.rank import search
 from index.search.records import SearchAnswer, SearchOptions
 from index.search.score import LinearFusion
 from index.store.records import EncodedDocument
-from index.vectors.lists import nprobe_bounds
+from index.vectors.lists import nprobe_steps
 from tests.kit.index_fixtures import FINGERPRINT, unit_vectors
 
 DIMENSION = 16
@@ -69,7 +68,7 @@ def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) ->
     ours, theirs = answer(reader, number), answer(writer, number)
     assert ours.hits == theirs.hits
     assert (ours.generation, ours.sequence) == (theirs.generation, theirs.sequence)
-    assert reader.index.nprobe == writer.index.nprobe
+    assert reader.index.manifest.nprobe == writer.index.manifest.nprobe
 
 
 @pytest.fixture
@@ -139,8 +138,8 @@ def test_an_index_that_was_never_published_is_not_there(
     writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(writer, 100, 20)
-    shutil.rmtree(writer.path / SNAPSHOTS_DIRECTORY)
-    (writer.path / SNAPSHOTS_DIRECTORY).write_text("in the way")
+    (writer.path / SNAPSHOT_FILE).unlink()
+    (writer.path / SNAPSHOT_FILE).mkdir()
     with pytest.raises(SnapshotError):
         writer.index.rebuild()
     assert not follower.follow_vectors(reader, follower.writer_state(writer))
@@ -151,9 +150,9 @@ def test_nprobe_is_that_of_the_writer(
 ) -> None:
     monkeypatch.setattr("index.vectors.live_index.choose_nlist", lambda count: 50)
     writer.index.rebuild()
-    least, most = nprobe_bounds(50)
+    least, *_, most = nprobe_steps(50)
     assert least < most
     for nprobe in (least, most):
-        assert writer.index.set_nprobe(nprobe, generation=writer.index.generation)
+        assert writer.index.set_nprobe(nprobe, generation=writer.index.manifest.generation)
         check_same(writer, reader)
-        assert reader.index.nprobe == nprobe
+        assert reader.index.manifest.nprobe == nprobe

@@ -71,7 +71,7 @@ def test_half_a_backup_is_none(data: Path, tmp_path: Path) -> None:
 PLANTED = (
     *("keys.json", "audit.jsonl", "../out", "/tmp/out", ".reencoding/x", "collections/evil"),
     *("collections/a/keys.json", "collections/default/store.sqlite3", "collections/../keys.json"),
-    *("uploads/../keys.json", "uploads/a/b.ndjson", "snapshots/CURRENT", "store.sqlite3/x", "lock"),
+    *("uploads/../keys.json", "uploads/a/b.ndjson", "vectors.faiss", "store.sqlite3/x", "lock"),
 )
 
 
@@ -123,8 +123,7 @@ def test_a_damaged_store_is_not_backed_up(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_is_left_out_and_built_again(data: Path, tmp_path: Path) -> None:
-    for path in (data / "snapshots").glob("*.index"):
-        changed(path, 500)
+    changed(data / "vectors.faiss", 500)
     written = write_backup(data, tmp_path / "backup")
     assert written.files == 1
     restore_backup(tmp_path / "backup", tmp_path / "new")

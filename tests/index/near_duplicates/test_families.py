@@ -187,7 +187,8 @@ def test_signatures_of_another_rule(open_store: OpenStore, monkeypatch: pytest.M
     store = open_store()
     assert store.families.pending() == 0
     assert families_in(store) == {frozenset(CHAIN)}
-    assert sql(store.families.path, "SELECT rule FROM state") == [("another library",)]
+    ((rule,),) = sql(store.families.path, "SELECT rule FROM state")
+    assert rule.endswith(" another library")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from index.store.document_store import DocumentStore
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import HeldOutQueries
-from index.vectors.snapshot import current_precision, index_file, read_manifest
+from index.vectors.snapshot import load_snapshot
 from index.vectors.vector_index import Precision
 from tests.kit.index_fixtures import Fill, MakeVectors, OpenStore
 
@@ -41,13 +41,13 @@ def test_a_snapshot_has_the_bytes_of_its_precision(
     live = LiveIndex(store, root, precision=precision)
     assert live.nlist == 8
     assert live.exact == (precision == "fp32")
-    size = index_file(root, 1).stat().st_size
+    size = root.stat().st_size
     centroids = 4 * DIMENSION * live.nlist
     assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
     caplog.set_level(logging.INFO)
     for given in (None, precision):
         again = LiveIndex(store, root, precision=given)
-        assert (again.generation, again.exact) == (1, live.exact)
+        assert (again.manifest.generation, again.exact) == (1, live.exact)
     assert caplog.records == []
 
 
@@ -64,8 +64,8 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     LiveIndex(store, root, precision=before)
     again = LiveIndex(store, root, precision=after)
     assert f"holds vectors in {before}, not in {after}" in caplog.text
-    assert again.generation == read_manifest(root).generation == 2
-    assert current_precision(root) == after
+    assert again.manifest == load_snapshot(root)[0]
+    assert again.manifest.precision == after
     ids, stored = store.vectors(store.log.added_after(0)[1])
     found = again.search(stored, 1, nprobe=again.nlist)
     np.testing.assert_array_equal(found.ids[:, 0], ids)
@@ -74,9 +74,8 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
 
 
 def test_a_new_store_gets_the_default_precision(store: DocumentStore, root: Path) -> None:
-    assert current_precision(root) is None
     assert not LiveIndex(store, root).exact
-    assert current_precision(root) == "int8"
+    assert load_snapshot(root)[0].precision == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
@@ -84,8 +83,8 @@ def test_few_vectors_are_exact(store: DocumentStore, root: Path, precision: Prec
     store.delete([f"d{number}" for number in range(500)])
     live = LiveIndex(store, root, precision=precision)
     assert (live.nlist, live.exact) == (1, True)
-    assert current_precision(root) == precision
-    assert LiveIndex(store, root).generation == 1
+    assert load_snapshot(root)[0].precision == precision
+    assert LiveIndex(store, root).manifest.generation == 1
 
 
 def test_recall_counts_neighbours_by_their_exact_cosines(vectors: MakeVectors) -> None:

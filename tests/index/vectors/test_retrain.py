@@ -10,10 +10,9 @@ import pytest
 
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import DocumentStore
-from index.vectors.faiss.faiss_index import load_faiss_index
-from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_steps
 from index.vectors.live_index import LiveIndex
-from index.vectors.snapshot import index_file
+from index.vectors.snapshot import load_snapshot
 from tests.kit.index_fixtures import (
     DIMENSION,
     FINGERPRINT,
@@ -37,7 +36,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("grown")
     about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
     with closing(DocumentStore(folder / "store.sqlite3", **about)) as store:
-        LiveIndex(store, folder / "snapshots", precision="fp32")
+        LiveIndex(store, folder / "vectors.faiss", precision="fp32")
         fill_store(store, unit_vectors(ONE_LIST_BELOW, seed=1))
     return folder
 
@@ -58,15 +57,16 @@ def test_the_lists_are_really_in_use(
     assert (result.swapped, live.nlist) == (True, 128)
     assert result.old_recall == 1.0
     assert 0.5 <= result.recall < 1.0
-    assert (live.nlist, live.generation) == (128, 2)
-    assert live.training == Training(1, ONE_LIST_BELOW)
-    loaded = load_faiss_index(index_file(root, live.generation))
+    assert (live.nlist, live.manifest.generation) == (128, 2)
+    manifest, loaded = load_snapshot(root)
+    assert manifest == live.manifest
+    assert (manifest.trained_sequence, manifest.trained_vectors) == (1, ONE_LIST_BELOW)
     assert loaded.nlist == 128
     assert (loaded.list_sizes() > 0).sum() > 100
     queries = vectors(100, seed=9)
     exact = np.argsort(-(queries @ vectors(ONE_LIST_BELOW, seed=1).T), axis=1)[:, :10] + 1
     recalls = []
-    for nprobe in (1, live.nprobe, 128):
+    for nprobe in (1, live.manifest.nprobe, 128):
         found = live.search(queries, 10, nprobe=nprobe).ids
         hits = [len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
         recalls.append(sum(hits) / 1_000)
@@ -77,29 +77,29 @@ def test_the_lists_are_really_in_use(
 def test_a_generation_that_finds_less_is_refused(
     live: LiveIndex, store: DocumentStore, root: Path, assert_equals_store: Check
 ) -> None:
-    before = sorted(root.iterdir())
+    before = root.read_bytes()
     result = live.retrain(IMPOSSIBLE)
     assert not result.swapped
     assert result.recall < result.old_recall == 1.0
-    assert (live.nlist, live.generation, live.training) == (1, 1, Training(0, 0))
-    assert sorted(root.iterdir()) == before
+    assert (live.nlist, live.manifest.generation, live.manifest.trained_vectors) == (1, 1, 0)
+    assert root.read_bytes() == before
     assert_equals_store(live, store)
 
 
 def test_one_that_misses_the_target_but_finds_no_less_is_taken(live: LiveIndex) -> None:
     assert live.retrain(0.5).swapped
-    least, most = nprobe_bounds(128)
-    assert live.set_nprobe(least, generation=live.generation)
+    least, *_, most = nprobe_steps(128)
+    assert live.set_nprobe(least, generation=live.manifest.generation)
     again = live.retrain(IMPOSSIBLE)
     assert again.swapped
     assert again.old_recall <= again.recall < IMPOSSIBLE
-    assert live.nprobe == most
+    assert live.manifest.nprobe == most
 
 
 def test_it_can_be_given_up(live: LiveIndex, root: Path) -> None:
     with pytest.raises(RetrainingStoppedError):
         live.retrain(0.5, lambda: True)
-    assert (live.nlist, live.generation) == (1, 1)
+    assert (live.nlist, live.manifest.generation) == (1, 1)
     assert live.retrain(0.5).swapped
 
 
@@ -123,11 +123,11 @@ def test_there_are_never_two_at_once(live: LiveIndex) -> None:
 
 
 def test_one_that_cannot_be_published_is_not_taken(live: LiveIndex, root: Path) -> None:
-    shutil.rmtree(root)
-    root.write_text("a file where the directory should be")
+    root.unlink()
+    root.mkdir()
     with pytest.raises(SnapshotError):
         live.retrain(0.5)
-    assert (live.nlist, live.generation) == (1, 1)
+    assert (live.nlist, live.manifest.generation) == (1, 1)
 
 
 def test_reading_only_trains_nothing(open_store: OpenStore, root: Path) -> None:
@@ -139,12 +139,12 @@ def test_reading_only_trains_nothing(open_store: OpenStore, root: Path) -> None:
 
 def test_nprobe_is_set_for_one_generation_and_within_bounds(live: LiveIndex) -> None:
     live.retrain(0.5)
-    least, most = nprobe_bounds(128)
+    least, *_, most = nprobe_steps(128)
     assert live.set_nprobe(most, generation=2)
-    assert live.nprobe == most
+    assert live.manifest.nprobe == most
     for nprobe, generation in [(least, 1), (least, 3), (most + 1, 2), (least - 1, 2)]:
         assert not live.set_nprobe(nprobe, generation=generation)
-    assert live.nprobe == most
+    assert live.manifest.nprobe == most
 
 
 def test_a_restart_knows_nprobe_and_training(
@@ -157,8 +157,8 @@ def test_a_restart_knows_nprobe_and_training(
     live.publish()
     assert live.unpublished() == 0
     again = LiveIndex(store, root)
-    assert (again.nprobe, again.training) == (live.nprobe, Training(1, ONE_LIST_BELOW))
-    assert again.nprobe > nprobe_bounds(128)[0]
+    assert again.manifest == live.manifest
+    assert again.manifest.nprobe > nprobe_steps(128)[0]
     drift = again.measure_drift()
     assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
     assert drift == live.measure_drift()

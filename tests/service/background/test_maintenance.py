@@ -97,8 +97,8 @@ def test_a_collection_that_grew_gets_lists(
     assert data.index.nlist == 128
     assert value(metrics, "index_retrainings_total", outcome="swapped") == 1
     assert value(metrics, "index_lists") == 128
-    assert value(metrics, "nprobe") == data.index.nprobe
-    assert value(metrics, "index_generation") == data.index.generation == 2
+    assert value(metrics, "nprobe") == data.index.manifest.nprobe
+    assert value(metrics, "index_generation") == data.index.manifest.generation == 2
     assert 0.3 <= value(metrics, "recall_at_10", source="held_out") < 1.0
     assert value(metrics, "index_changed_ratio", kind="added") == 0.0
     assert 1.0 < value(metrics, "index_list_imbalance") < 3.0
@@ -106,7 +106,7 @@ def test_a_collection_that_grew_gets_lists(
     assert value(metrics, "index_unpublished_changes") == 0
     assert "retraining the index: too few or too many lists" in caplog.text
     maintenance.work()
-    assert data.index.generation == 2  # nothing to do
+    assert data.index.manifest.generation == 2  # nothing to do
 
 
 def test_what_is_refused_is_reported_and_not_tried_again_at_once(
@@ -130,11 +130,11 @@ def test_changes_are_published_before_a_restart_would_feel_them(
     maintenance = make()
     put(data, 0, PUBLISH_FROM - 1)
     maintenance.work()
-    assert data.index.generation == 1
+    assert data.index.manifest.generation == 1
     assert value(metrics, "index_unpublished_changes") == PUBLISH_FROM - 1
     put(data, PUBLISH_FROM, 1)
     maintenance.work()
-    assert data.index.generation == 2
+    assert data.index.manifest.generation == 2
     assert value(metrics, "index_unpublished_changes") == 0
 
 
@@ -157,9 +157,8 @@ def test_a_failure_is_logged_and_the_other_work_is_done(
     make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(data, 0, ONE_LIST_BELOW)
-    snapshots = data.path / "snapshots"
-    snapshots.rename(data.path / "elsewhere")
-    snapshots.write_text("a file where the directory should be")
+    (data.path / "vectors.faiss").unlink()
+    (data.path / "vectors.faiss").mkdir()
     make().work()
     assert value(metrics, "index_retrainings_total", outcome="failed") == 1
     assert "no snapshot could be published" in caplog.text

@@ -13,7 +13,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.store.document_store import DocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
+from index.vectors.lists import ONE_LIST_BELOW, nprobe_steps
 from index.vectors.live_index import LiveIndex
 from service.documents.logic import index_documents
 from service.encode import RequestText
@@ -36,7 +36,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     store.put(
         [EncodedDocument(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)]
     )
-    yield LiveIndex(store, folder / "snapshots", precision="fp32")
+    yield LiveIndex(store, folder / "vectors.faiss", precision="fp32")
     store.close()
 
 
@@ -70,26 +70,26 @@ def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
 
 
 def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics: Metrics) -> None:
-    least, most = nprobe_bounds(128)
-    live.set_nprobe(least, generation=live.generation)
+    least, *_, most = nprobe_steps(128)
+    live.set_nprobe(least, generation=live.manifest.generation)
     strict = watching(live, metrics, target_recall=1.0)
     strict.worker.start()
-    offer_until(strict, lambda: live.nprobe > least + 10)
+    offer_until(strict, lambda: live.manifest.nprobe > least + 10)
     strict.worker.close()
-    assert least < live.nprobe <= most
-    assert value(metrics, "nprobe") == live.nprobe
+    assert least < live.manifest.nprobe <= most
+    assert value(metrics, "nprobe") == live.manifest.nprobe
     assert 0.5 < value(metrics, "recall_at_10", source="shadow") <= 1.0
-    high = live.nprobe
+    high = live.manifest.nprobe
     lax = watching(live, metrics, target_recall=0.5)
     lax.worker.start()
-    offer_until(lax, lambda: live.nprobe < high)
+    offer_until(lax, lambda: live.manifest.nprobe < high)
     lax.worker.close()
-    assert least <= live.nprobe < high
+    assert least <= live.manifest.nprobe < high
     assert value(metrics, "recall_samples_total", outcome="measured") >= 100
 
 
 def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: Metrics) -> None:
-    live.set_nprobe(nprobe_bounds(128)[0], generation=live.generation)
+    live.set_nprobe(nprobe_steps(128)[0], generation=live.manifest.generation)
     stored = unit_vectors(ONE_LIST_BELOW, seed=1)
     watch = watching(live, metrics)
     queries = unit_vectors(20, seed=5)
@@ -150,5 +150,5 @@ def test_matches_by_vector_are_offered(engine: Engine, monkeypatch: pytest.Monke
         wanted = MatchRequest.model_construct(top_k=1, mode=mode)
         [answer] = asyncio.run(match(engine.default, [RequestText("#/text", "Ants live.")], wanted))
         assert offered == [False] * times
-        assert answer.answer.generation == engine.default.data.index.generation
+        assert answer.answer.generation == engine.default.data.index.manifest.generation
         assert answer.answer.sequence == engine.default.data.store.sequence == 1

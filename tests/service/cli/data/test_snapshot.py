@@ -101,7 +101,7 @@ def test_reencode_moves_to_another_checkpoint(
     answer = longmatch("reencode", data, "--encoder", tiny_terms)
     assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
     assert {path.name for path in data.iterdir()} == {
-        *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock", "encoder.json"),
+        *("store.sqlite3", "vectors.faiss", "lexical", "lock", ".reencoding-lock", "encoder.json"),
         *("map.json", *FOLLOWER_FILES),
     }
     answer = longmatch("match", query(data), "--data", data)
