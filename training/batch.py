@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from training.models.architecture import EncoderModel, OnDevice, RecurrentModel, Sections
+from training.models.architecture import EncoderModel, OnDevice, Sections
+from training.models.ernie_doc import ErnieDoc
 from training.models.layers import BlockEncoder
 
 
@@ -127,7 +128,7 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     A document that is cut has one vector for each section. Whether its sections see each other is
     the architecture's choice (`EncoderModel.training_input`).
     """
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         read: Tensor = model(*as_documents(texts_of(batch)))
         return read.float()
     also = getattr(batch, model.training_input)
@@ -137,7 +138,7 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
 def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32."""
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         raise ValueError("a recurrent model has no vectors of lone blocks")
     texts = texts_of(batch)
     vectors: Tensor = model.block_encoder(texts.input_ids, texts.attention_mask)
@@ -149,7 +150,7 @@ def token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
 
     A recurrent model reads all blocks of each document for them.
     """
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         states = torch.stack(model.segment_states(*as_documents(texts)), dim=1)  # [D, S, T, H]
         return states[texts.documents, texts.places]
     level = cast(BlockEncoder, model.block_encoder)

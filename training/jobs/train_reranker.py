@@ -21,7 +21,6 @@ from training.data.rerank_pairs import (
     QUERIES,
     LabelledPairDataset,
     RerankData,
-    check_rerank_files,
     prepare_rerank_data,
     read_rerank_corpora,
     rerank_fingerprint,
@@ -77,7 +76,7 @@ def rerank_objective(
             labels[number] = table.labels[row]
         return _task(chosen, labels, checkpoint.padding_token)
 
-    return Objective(recipe.name, recipe.weight, sample)
+    return Objective(recipe.kind, recipe.weight, sample)
 
 
 def score_pairs(
@@ -136,7 +135,6 @@ def train_reranker(
             "computes what the model computes, so that it cannot be served"
         )
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
-    check_rerank_files(job.files, given=objective.pairs == "given")
     corpora = read_rerank_corpora(job.files, recipe.seed, allow_shared=job.allow_shared)
     data = prepare_rerank_data(corpora, job.start, objective, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())

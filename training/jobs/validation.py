@@ -17,7 +17,7 @@ from index.errors import CorpusError
 from training.collate import Reader, encode_slices, task_of
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN, VALID
-from training.data.sampling import DocumentsBatch, DocumentSlice
+from training.data.sampling import Batch, DocumentSlice
 from training.loop import Validated
 from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
@@ -209,7 +209,7 @@ def held_out_loss(
         ):
             for number, parts in enumerate(batches):
                 generator = step_generator(recipe.seed, 0, stream, number)
-                task = task_of(table, DocumentsBatch(tuple(parts)), reader, made.head, generator)
+                task = task_of(table, Batch(tuple(parts)), reader, made.head, generator)
                 bf16 = recipe.precision == "bf16"
                 with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                     losses = {name: loss.item() for name, loss in task(model).items()}

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from training.models.architecture import EncoderConfig, RecurrentModel
+from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.layers import (
     Pooling,
     TokenEncoder,
@@ -212,8 +212,12 @@ class LastSegment(nn.Module):
         return F.normalize(self.projection(self.dropout(vectors)), dim=-1)
 
 
-class ErnieDoc(RecurrentModel):
-    """One tower of the Siamese pair, end to end."""
+class ErnieDoc(EncoderModel):
+    """One tower of the Siamese pair, end to end.
+
+    Its block vectors depend on the whole document: none can be computed or stored alone. Tokens are
+    [D, S, T] of D documents of S segments; one without a single token is padding and comes last.
+    """
 
     name = "ernie-doc"
     configuration = ErnieDocConfig
@@ -224,11 +228,11 @@ class ErnieDoc(RecurrentModel):
     document_encoder: LastSegment
 
     def no_memory(self, documents: int) -> Memory:
-        """Return the memory before the first segment; see `RecurrentModel`."""
+        """Return the memory before the first segment of so many documents."""
         return self.block_encoder.no_memory(documents)
 
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Return the states of every segment in the last phase; see `RecurrentModel`.
+        """Return the states [D, T, H] of each of the S segments, when all of them have been read.
 
         With gradients, a segment is computed again for its own, so that the activations of one
         segment at a time are held.
@@ -245,14 +249,14 @@ class ErnieDoc(RecurrentModel):
         return found
 
     def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of every segment; see `RecurrentModel`."""
+        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
         states = self.segment_states(input_ids, attention_mask)
         masks = attention_mask.unbind(1)
         pooled = [self.block_encoder.pool(s, m) for s, m in zip(states, masks, strict=True)]
         return torch.stack(pooled, dim=1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
-        """Encode documents end to end, as `EncoderModel.forward`.
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the document vectors [D, dimension], of unit norm.
 
         The gradient is that of the last segment alone, as it stops at the memory: the other
         segments are read without a graph.

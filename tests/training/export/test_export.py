@@ -30,6 +30,7 @@ from encoder.onnx_session import open_session
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from evaluation.quality_gate import Quality, check_quality, write_quality
+from tests.kit.towers import encode_tokens
 from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from training.export.export import compute_golden_batch, export_checkpoint
 from training.export.graphs import check_sections, export_section_reader, halve, share_weights
@@ -62,7 +63,7 @@ def test_graphs_compute_what_the_model_computes(
     )
     with torch.no_grad():
         expected_blocks = model.block_encoder(ids, torch.ones_like(ids))
-        expected = model(ids[None], torch.ones_like(ids)[None])[0]
+        expected = encode_tokens(model, ids[None], torch.ones_like(ids)[None])[0]
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     vectors = encoder.encode_blocks(rows.tolist())
     assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
