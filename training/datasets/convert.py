@@ -16,7 +16,6 @@ from training.datasets.news import read_news
 from training.datasets.plagiarism import read_plagiarism
 from training.datasets.text_pairs import read_text_pairs
 from training.datasets.trec import read_collection
-from training.datasets.triplets import read_triplets
 from training.datasets.wikipedia import read_similar_articles
 
 UNCLEAR = "unclear: ask those who distribute it"
@@ -44,7 +43,6 @@ DATASETS: Mapping[str, Known] = {
     "cnss": Known(UNCLEAR, read_news),
     "pan": Known(UNCLEAR, read_plagiarism),
     "pairs": Known("that of the texts", read_text_pairs),
-    "cail": Known(UNCLEAR, read_triplets),
     "trec": Known(
         "by agreement",
         read_collection,
