@@ -80,17 +80,14 @@ def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> Docu
     """
     if not documents or any(len(document.block_vectors) == 0 for document in documents):
         raise ValueError("a batch takes at least one document, and each at least one block")
-    length = max(len(document.block_vectors) for document in documents)
-    width = documents[0].block_vectors.shape[1]
-    vectors = np.zeros((len(documents), length, width), np.float32)
-    mask = np.zeros((len(documents), length), np.float32)
-    for row, document in enumerate(documents):
-        vectors[row, : len(document.block_vectors)] = document.block_vectors
-        mask[row, : len(document.block_vectors)] = 1.0
-    terms = _collate_terms(documents)
-    texts = _collate_texts(documents, padding_token)
-    sections = _collate_sections(documents)
-    return DocumentBatch(torch.from_numpy(vectors), torch.from_numpy(mask), terms, texts, sections)
+    vectors = [torch.from_numpy(d.block_vectors.astype(np.float32)) for d in documents]
+    return DocumentBatch(
+        block_vectors=pad_sequence(vectors, batch_first=True),
+        block_mask=pad_sequence([torch.ones(len(some)) for some in vectors], batch_first=True),
+        term_features=_collate_terms(documents),
+        texts=_collate_texts(documents, padding_token),
+        sections=_collate_sections(documents),
+    )
 
 
 def split(documents: Sequence[DocumentArrays], chunk: int) -> list[list[DocumentArrays]]:

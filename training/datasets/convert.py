@@ -12,9 +12,8 @@ from training.data.corpus_folder import DataSet, new_folder, write_corpus, write
 from training.datasets.beir import read_beir
 from training.datasets.citations import read_citations
 from training.datasets.dataset import paired_ids
-from training.datasets.news import read_news
+from training.datasets.pair_tables import read_news, read_text_pairs
 from training.datasets.plagiarism import read_plagiarism
-from training.datasets.text_pairs import read_text_pairs
 from training.datasets.trec import read_collection
 from training.datasets.wikipedia import read_similar_articles
 

@@ -1,14 +1,12 @@
-"""Labelled pairs of data sets: read from lists, sampled, divided."""
+"""Labelled pairs of data sets: sampled, divided."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
-from index.progress import Progress
 from training.data.corpus_folder import LabelledIds, part_by_hash, unit_hash
 
 # Shares of the training, validation and test parts.
@@ -35,44 +33,6 @@ def make_document(
 def ends(pair: LabelledIds) -> tuple[str, str]:
     """Return both documents of a pair, the same for (a, b) and (b, a)."""
     return min(pair.source, pair.target), max(pair.source, pair.target)
-
-
-def read_pair_lists(
-    paths: Mapping[str, Path],
-    read_rows: Callable[[Path], Iterable[tuple[str, LabelledIds]]],
-    left_out: Counter[str],
-    progress: Progress,
-) -> dict[str, list[LabelledIds]]:
-    """Read the list of pairs of each part; of two labels for one pair the second is an error.
-
-    A pair that an earlier row or part has is left out and counted, and so is a document that is
-    paired with itself.
-
-    Args:
-        paths: of each part.
-        read_rows: gives the pairs of a list, each with its `file:line`.
-    """
-    listed: dict[str, list[LabelledIds]] = {}
-    known: dict[tuple[str, str], tuple[bool, str]] = {}
-    progress.started("reading pairs", None, unit="pairs")
-    for part, path in paths.items():
-        listed[part] = []
-        for where, pair in read_rows(path):
-            progress.advanced(1)
-            before, earlier = known.setdefault(ends(pair), (pair.label, where))
-            if pair.source == pair.target:
-                left_out["pairs of a text with itself"] += 1
-            elif before != pair.label:
-                raise CorpusError(
-                    f"{where}: {pair.source!r} and {pair.target!r} have another label at {earlier}"
-                )
-            elif earlier != where:
-                left_out["pairs that are there before"] += 1
-            else:
-                listed[part].append(pair)
-        if not listed[part]:
-            raise CorpusError(f"{path}: holds no pair")
-    return listed
 
 
 def divide(pairs: Iterable[LabelledIds], shares: Shares) -> dict[str, list[LabelledIds]]:

@@ -18,7 +18,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus_folder import DataSet, LabelledIds, part_by_hash, unit_hash
 from training.datasets.dataset import Shares, make_document
-from training.datasets.lines import files_below, read_text, require_files, require_folder
+from training.datasets.lines import files_below, read_text, require_files
 
 SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
 _OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
@@ -48,7 +48,6 @@ class Case:
 
 def read_plagiarism(source: Path, progress: Progress) -> DataSet:
     """Read cases of plagiarism as pairs of passages; a suspicious document is in one part."""
-    require_folder(source)
     annotations, paths = files_below(source, "*.xml"), files_below(source, "*.txt")
     require_files(annotations, source, ".xml file of annotations")
     texts = _index_texts(require_files(paths, source, ".txt file of a document"))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
@@ -89,7 +90,7 @@ def score_pairs(
         pairs = [table.pair(row, checkpoint.start_token, checkpoint.end_token) for row in rows]
         inputs = collate_pairs(pairs, checkpoint.padding_token)
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
-            found = model(*(torch.from_numpy(array).to(device) for array in inputs))
+            found = model(*(tensor.to(device) for tensor in inputs))
         logits[rows] = found.float().cpu().numpy()
     return logits
 
@@ -105,7 +106,7 @@ def _rows_by_label(table: LabelledPairDataset, number: int) -> tuple[Int64, Int6
 
 
 def _task(pairs: Sequence[PairTokens], labels: Float32, padding_token: int) -> Task[MatchIgnition]:
-    inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
+    inputs = collate_pairs(pairs, padding_token)
     targets = torch.from_numpy(labels)
 
     def losses(model: MatchIgnition) -> dict[str, Tensor]:
@@ -204,14 +205,14 @@ def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> Rera
     return load_reranker_checkpoint(job.output)
 
 
-def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:
-    """Pad pairs to one batch: token ids, token types and special places, each Int64[N, T]."""
-    length = max(len(pair) for pair in pairs)
-    ids = np.full((len(pairs), length), padding_token, dtype=np.int64)
-    types = np.zeros((len(pairs), length), dtype=np.int64)
-    special = np.full((len(pairs), length), PADDING, dtype=np.int64)
-    for row, pair in enumerate(pairs):
-        ids[row, : len(pair)] = pair.input_ids
-        types[row, : len(pair)] = pair.token_types
-        special[row, : len(pair)] = pair.special
-    return ids, types, special
+def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> list[Tensor]:
+    """Pad pairs to one batch: token ids, token types and special places, each int64 [N, T]."""
+    padding = {"input_ids": padding_token, "token_types": 0, "special": PADDING}
+    return [
+        pad_sequence(
+            [torch.from_numpy(getattr(pair, name)) for pair in pairs],
+            batch_first=True,
+            padding_value=value,
+        )
+        for name, value in padding.items()
+    ]

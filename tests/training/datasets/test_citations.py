@@ -91,7 +91,7 @@ def test_lists_with_texts_need_no_other_file(tmp_path: Path) -> None:
         "test": [("P3", "P0", False)],
     }
     write(tmp_path / "aan_pairs.train.tsv", "1.0\tP0\tP1\ttext\n")
-    with pytest.raises(CorpusError, match=r"train.tsv:1: has 4 columns, not label, paper"):
+    with pytest.raises(CorpusError, match=r"train.tsv:1: has 4 columns, not label, id, id"):
         read_citations(tmp_path, SilentProgress())
 
 
