@@ -70,12 +70,7 @@ class Recipe(RecipeTable):
                 f"model.{min(unknown)}: unknown field of the architecture {self.architecture}"
             )
         if not self.initialise_from_bert:  # whose sizes are others
-            config(
-                block_length=self.block_length,
-                max_blocks=self.max_blocks,
-                dimension=self.dimension,
-                **self.model,
-            )
+            _configure(self)
         return self
 
 
@@ -138,27 +133,32 @@ def write_files(
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
-    made = _architecture(checkpoint)
-    return load_weights(lambda: made(model_config(checkpoint)), checkpoint.directory)
+
+    def make() -> EncoderModel:
+        config = model_config(checkpoint)
+        return ENCODERS[checkpoint.architecture](config)
+
+    return load_weights(make, checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
     """Return the architecture's configuration of a checkpoint."""
-    config: EncoderConfig = _architecture(checkpoint).configuration(
-        block_length=checkpoint.block_length,
-        max_blocks=checkpoint.max_blocks,
-        dimension=checkpoint.dimension,
-        **checkpoint.model,
-    )
-    return config
-
-
-def _architecture(checkpoint: Checkpoint) -> type[EncoderModel]:
     if checkpoint.architecture not in ENCODERS:
         raise CheckpointError(
             f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
         )
-    return ENCODERS[checkpoint.architecture]
+    return _configure(checkpoint)
+
+
+def _configure(source: Recipe | Checkpoint, **sizes: Any) -> EncoderConfig:
+    """Make the configuration of an architecture; `sizes` hold where `[model]` says nothing."""
+    config: EncoderConfig = ENCODERS[source.architecture].configuration(
+        block_length=source.block_length,
+        max_blocks=source.max_blocks,
+        dimension=source.dimension,
+        **(sizes | dict(source.model)),
+    )
+    return config
 
 
 def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
@@ -171,13 +171,7 @@ def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) ->
         sizes = {name: size for name, size in of_bert.items() if name in known}
     torch.manual_seed(seed)
     try:
-        config = architecture.configuration(
-            block_length=recipe.block_length,
-            max_blocks=recipe.max_blocks,
-            dimension=recipe.dimension,
-            **(sizes | recipe.model),
-        )
-        model = architecture(config)
+        model = architecture(_configure(recipe, **sizes))
         if recipe.initialise_from_bert:
             model.load_bert(folder)
         if recipe.begin_as_mean:
@@ -191,13 +185,9 @@ def _config_of(recipe: Recipe, config: EncoderConfig, tokenizer: Tokenizer) -> d
     model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]
+    of_model = {"dimension", "initialise_from_bert", "begin_as_mean", "model"}
     return {
-        "name": recipe.name,
-        "architecture": recipe.architecture,
-        "block_length": config.block_length,
-        "max_blocks": config.max_blocks,
-        "long_sentence": recipe.long_sentence,
-        "language": recipe.language,
+        **recipe.model_dump(exclude=of_model),
         **_special_tokens(tokenizer),
         "block_dimension": config.hidden_size,
         "dimension": config.dimension,
