@@ -35,7 +35,6 @@ from training.recipe import (
     PairsRecipe,
     SectionsRecipe,
     SupervisedContrastiveRecipe,
-    check_objective,
 )
 
 _DOCUMENTS_A_PASS = 64
@@ -111,7 +110,6 @@ def new_objective(
         sampler: gives the batches of its kind.
         seed: of the initial weights of the head.
     """
-    check_objective(recipe, config)
     torch.manual_seed(seed)
     head = _new_head(recipe, config, reader.checkpoint)
 

@@ -204,26 +204,18 @@ class RerankRecipe(ObjectiveRecipe):
     """Pairs of documents that a reranker reads together.
 
     Attributes:
-        positives: share of matches among the pairs of a batch, if pairs are sampled.
         candidates: of a query, from which the other pairs are sampled.
         random: share of random documents among the other pairs.
         tokens: of a pair, at most.
-        pairs: "given" trains on the labelled pairs alone, in the share of matches that they have,
-            and samples no other ones.
+        pairs: "sampled" trains on as many matches as others; "given" on the labelled pairs alone,
+            in the share of matches that they have.
     """
 
     kind: Literal["rerank"] = "rerank"
     pairs: Literal["sampled", "given"] = "sampled"
-    positives: PositiveShare = 0.5
     candidates: PositiveInt = 30
     random: Share = 0.5
     tokens: PositiveInt = 256
-
-    @model_validator(mode="after")
-    def _check_positives(self) -> "RerankRecipe":
-        if "positives" in self.model_fields_set and self.pairs == "given":
-            raise ValueError('positives goes with pairs = "sampled", and only then')
-        return self
 
 
 AnyObjective = Annotated[

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.judgements import text_lines
+from evaluation.judgements import Pair, text_lines
 from index.corpus.json_lines import BadLine, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import DataSet, LabelledIds
+from training.data.corpus_folder import DataSet
 from training.datasets.dataset import (
     TENTHS,
     add_negatives,
@@ -137,7 +137,7 @@ def _read_papers(
 
 def _sample(
     cited: Sequence[tuple[str, str]], papers: dict[str, Document], left_out: Counter[str]
-) -> dict[str, list[LabelledIds]]:
+) -> dict[str, list[Pair]]:
     names = sorted(papers)
     # Of papers that cite each other one pair is made.
     once = {(min(pair), max(pair)): pair for pair in reversed(cited)}

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evaluation.judgements import Pair
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import DataSet, LabelledIds
-from training.datasets.dataset import Shares, divide, ends, make_document, without_missing
+from training.data.corpus_folder import DataSet
+from training.datasets.dataset import Shares, divide, make_document, without_missing
 from training.datasets.lines import files_of_parts, read_label
 
 NEWS_SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
@@ -81,7 +82,7 @@ def read_pair_tables(
     documents: dict[str, Document],
     left_out: Counter[str],
     progress: Progress,
-) -> dict[str, list[LabelledIds]]:
+) -> dict[str, list[Pair]]:
     """Read the table of each part; of two labels for one pair the second is an error.
 
     A pair that an earlier row or part has is left out and counted, and so is a document that is
@@ -91,8 +92,8 @@ def read_pair_tables(
         paths: of each part.
         documents: to which those whose texts a table has are added, by their ids.
     """
-    listed: dict[str, list[LabelledIds]] = {}
-    known: dict[tuple[str, str], tuple[bool, str]] = {}
+    listed: dict[str, list[Pair]] = {}
+    known: dict[tuple[str, str], Pair] = {}
     progress.started("reading pairs", None, unit="pairs")
     for part, path in paths.items():
         listed[part] = []
@@ -102,15 +103,15 @@ def read_pair_tables(
                 _add(documents, where, dict(zip(layout.fields, columns[side::2], strict=False)))
                 for side in (0, 1)
             )
-            pair = LabelledIds(first, second, read_label(label.removesuffix(".0"), where))
-            before, earlier = known.setdefault(ends(pair), (pair.label, where))
+            pair = Pair(first, second, read_label(label.removesuffix(".0"), where), where)
+            before = known.setdefault(pair.ends, pair)
             if first == second:
                 left_out["pairs of a text with itself"] += 1
-            elif before != pair.label:
+            elif before.label != pair.label:
                 raise CorpusError(
-                    f"{where}: {first!r} and {second!r} have another label at {earlier}"
+                    f"{where}: {first!r} and {second!r} have another label at {before.where}"
                 )
-            elif earlier != where:
+            elif before is not pair:
                 left_out["pairs that are there before"] += 1
             else:
                 listed[part].append(pair)

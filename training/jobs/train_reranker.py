@@ -38,6 +38,7 @@ from training.recipe import RerankRecipe
 from training.trained_checkpoint import write_trained_reranker
 
 _PAIRS_A_PASS = 32
+_MATCHES = 0.5  # share of the sampled pairs of a step
 
 
 def rerank_objective(
@@ -49,9 +50,9 @@ def rerank_objective(
     """Make the objective of labelled pairs.
 
     A step samples pairs with replacement. The probability of a corpus is proportional to the square
-    root of its matches, so that few matches are not memorised; the share of matches is the
-    recipe's, or that of the corpus if pairs are given, and either text comes first. Pairs are
-    truncated to the recipe's `tokens`, which makes steps faster.
+    root of its matches, so that few matches are not memorised; half of the pairs match, or the
+    share of the corpus if pairs are given, and either text comes first. Pairs are truncated to the
+    recipe's `tokens`, which makes steps faster.
 
     Args:
         tables: the pairs of each corpus.
@@ -70,7 +71,7 @@ def rerank_objective(
             corpus = chance.choice(len(tables), p=roots / roots.sum())
             table, (others, matches) = tables[corpus], rows[corpus]
             share = len(matches) / (len(matches) + len(others))
-            positives = share if recipe.pairs == "given" else recipe.positives
+            positives = share if recipe.pairs == "given" else _MATCHES
             row = int(chance.choice(matches if chance.random() < positives else others))
             swapped = bool(chance.integers(2))
             chosen.append(table.pair(row, first, last, swapped=swapped, most=most))
