@@ -126,10 +126,14 @@ def read_rows(path: Path, layout: Layout) -> Iterator[tuple[str, list[str]]]:
     A first row whose first column is "label" is skipped.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST))
-    quoting = csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE
     names, width = layout.columns, 0
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream, delimiter=layout.delimiter, quoting=quoting, strict=True)
+        rows = csv.reader(
+            stream,
+            delimiter=layout.delimiter,
+            quoting=csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
         try:
             for row in filter(None, rows):
                 columns = [column.replace(_MARK, "").strip() for column in row]

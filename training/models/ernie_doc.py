@@ -21,12 +21,9 @@ from torch.utils.checkpoint import checkpoint
 
 from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.layers import (
-    Pooling,
     TokenEncoder,
     TransformerLayer,
     attention_bias,
-    check_pooling,
-    masked_mean,
 )
 from training.models.weights import FEED_FORWARD, BertWeights
 
@@ -54,8 +51,6 @@ class ErnieDocConfig(EncoderConfig):
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
             (section 3.3); "layer_below", its input, as in Transformer-XL (section 3.1); "none".
         retrospective: whether every segment is fed twice (section 3.2).
-        pooling: a segment is represented by its first token ("cls", the paper) or by the mean of
-            its tokens ("mean").
     """
 
     intermediate_size: int = 3_072
@@ -64,10 +59,8 @@ class ErnieDocConfig(EncoderConfig):
     memory_length: int = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
-    pooling: Pooling = "cls"
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling)
         if self.recurrence not in get_args(Recurrence):
             raise ValueError(
                 f"recurrence must be one of {', '.join(get_args(Recurrence))}, "
@@ -171,12 +164,6 @@ class SegmentEncoder(TokenEncoder):
             return states, memory
         return states, self._remember(memory, torch.stack(kept), mask)
 
-    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of segments: [D, T, H], [D, T] -> [D, H], unit norm."""
-        cls = self.config.pooling == "cls"
-        pooled = states[:, 0] if cls else masked_mean(states, attention_mask)
-        return F.normalize(pooled, dim=-1)
-
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, memory: Tensor, memory_mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,7 +172,7 @@ class SegmentEncoder(TokenEncoder):
         Returned are block vectors [D, H] of unit norm, states and mask of the next memory.
         """
         states, after = self.step(input_ids, attention_mask, Memory(memory, memory_mask))
-        return self.pool(states, attention_mask), after.states, after.mask
+        return _block_vectors(states), after.states, after.mask
 
     def _remember(self, memory: Memory, states: Tensor, mask: Tensor) -> Memory:
         """Keep the last m states [N, D, T, H]; mask [D, m + T] is that of the memory and them."""
@@ -251,9 +238,7 @@ class ErnieDoc(EncoderModel):
     def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the block vectors [D, S, H], of unit norm; any values in padding."""
         states = self.segment_states(input_ids, attention_mask)
-        masks = attention_mask.unbind(1)
-        pooled = [self.block_encoder.pool(s, m) for s, m in zip(states, masks, strict=True)]
-        return torch.stack(pooled, dim=1)
+        return torch.stack([_block_vectors(segment) for segment in states], dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm.
@@ -271,8 +256,7 @@ class ErnieDoc(EncoderModel):
         index = last[:, None, None].expand(-1, 1, tokens)
         mask = attention_mask.gather(1, index)[:, 0]  # [D, T]
         states, _ = self.block_encoder.step(input_ids.gather(1, index)[:, 0], mask, memory)
-        vectors = self.block_encoder.pool(states, mask)
-        result: Tensor = self.document_encoder(vectors[:, None], mask[:, :1])
+        result: Tensor = self.document_encoder(_block_vectors(states)[:, None], mask[:, :1])
         return result
 
     def load_bert(self, folder: Path) -> None:
@@ -301,6 +285,11 @@ class ErnieDoc(EncoderModel):
                     _, memory = self.block_encoder.step(ids, mask, memory)
         torch.clear_autocast_cache()  # which holds weights without a graph now
         return memory
+
+
+def _block_vectors(states: Tensor) -> Tensor:
+    """Return the block vectors [D, H] of the states [D, T, H] of segments: their [CLS]."""
+    return F.normalize(states[:, 0], dim=-1)
 
 
 def _segments(input_ids: Tensor, attention_mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
