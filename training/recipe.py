@@ -4,7 +4,7 @@ A training recipe is all that decides a run, except for its data.
 """
 
 import tomllib
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -37,6 +37,7 @@ class RecipeTable(BaseModel):
 
 
 T = TypeVar("T", bound=RecipeTable)
+C = TypeVar("C")
 
 
 def read_recipe_file(path: Path, kind: type[T], error_class: type[EncoderError]) -> T:
@@ -53,6 +54,14 @@ def parse_recipe(table: Mapping[str, Any], kind: type[T], error_class: type[Enco
         return kind.model_validate(table)
     except ValidationError as error:
         raise error_class(_explain(error)) from error
+
+
+def configured(make: Callable[..., C], **fields: Any) -> C:
+    """Make a configuration of an architecture; what is wrong is a ValueError of one line."""
+    try:
+        return make(**fields)
+    except ValidationError as error:
+        raise ValueError(_explain(error)) from error
 
 
 def _explain(error: ValidationError) -> str:

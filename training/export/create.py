@@ -36,7 +36,7 @@ from training.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from training.recipe import RecipeTable, read_recipe_file
+from training.recipe import RecipeTable, configured, read_recipe_file
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -152,7 +152,8 @@ def model_config(checkpoint: Checkpoint) -> EncoderConfig:
 
 def _configure(source: Recipe | Checkpoint, **sizes: Any) -> EncoderConfig:
     """Make the configuration of an architecture; `sizes` hold where `[model]` says nothing."""
-    config: EncoderConfig = ENCODERS[source.architecture].configuration(
+    config: EncoderConfig = configured(
+        ENCODERS[source.architecture].configuration,
         block_length=source.block_length,
         max_blocks=source.max_blocks,
         dimension=source.dimension,
@@ -210,7 +211,7 @@ def create_reranker(recipe: RerankerRecipe, bert: str, directory: Path) -> Reran
     try:
         shape = PairShape(**recipe.pair)
         sizes["length"] = shape.length
-        model = MatchIgnition(MatchIgnitionConfig(**(sizes | recipe.model)))
+        model = MatchIgnition(configured(MatchIgnitionConfig, **(sizes | recipe.model)))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     load_bert_into_pairs(model.cross_encoder, folder)
@@ -227,7 +228,11 @@ def load_reranker_model(
     `changes` of its configuration are for comparisons: another `importance`, say.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-    return load_weights(lambda: MatchIgnition(MatchIgnitionConfig(**sizes)), checkpoint.directory)
+
+    def make() -> MatchIgnition:
+        return MatchIgnition(configured(MatchIgnitionConfig, **sizes))
+
+    return load_weights(make, checkpoint.directory)
 
 
 def _reranker_config_of(

@@ -7,9 +7,11 @@ An architecture is a frozen configuration and an `EncoderModel` that names it. O
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+import pydantic.dataclasses
 import torch
+from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from training.errors import TrainingRecipeError
@@ -49,9 +51,15 @@ class Sections(OnDevice):
     successors: Tensor
 
 
-@dataclass(frozen=True, slots=True)
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)  # of configurations
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=STRICT)
 class EncoderConfig:
     """What every configuration of an encoder has; fields of its own come on top.
+
+    A value that is no size or choice is a `pydantic.ValidationError`.
 
     Attributes:
         vocabulary_size: rows of the token embedding.
@@ -65,12 +73,12 @@ class EncoderConfig:
             from.
     """
 
-    vocabulary_size: int = 30_522
-    block_length: int = 512
-    max_blocks: int = 64
-    hidden_size: int = 768
-    dimension: int = 768
-    dropout: float = 0.1
+    vocabulary_size: PositiveInt = 30_522
+    block_length: PositiveInt = 512
+    max_blocks: PositiveInt = 64
+    hidden_size: PositiveInt = 768
+    dimension: PositiveInt = 768
+    dropout: Share = 0.1
     layer_norm_epsilon: float = 1e-12
 
     predicts_blocks: ClassVar[bool] = False

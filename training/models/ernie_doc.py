@@ -10,16 +10,17 @@ with a sentence where it can; a block vector is the [CLS] of unit norm, before t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.architecture import STRICT, EncoderConfig, EncoderModel
 from training.models.layers import (
     TokenEncoder,
     TransformerLayer,
@@ -37,13 +38,14 @@ _BERT_LAYERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class ErnieDocConfig(EncoderConfig):
     """Sizes and choices of one ERNIE-Doc. The defaults are the paper's base size (section 4.2.2).
 
     A sentence block is a segment of L tokens; nothing in the model depends on `max_blocks`.
 
     Attributes:
+        block_length: tokens of a segment (L): [CLS], [SEP] and one between them at least.
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of each layer.
         sentence_layers: layers (N).
@@ -53,29 +55,15 @@ class ErnieDocConfig(EncoderConfig):
         retrospective: whether every segment is fed twice (section 3.2).
     """
 
-    intermediate_size: int = 3_072
-    attention_heads: int = 12
-    sentence_layers: int = 12
-    memory_length: int = 128
+    block_length: Annotated[int, Field(ge=3)] = 512
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    sentence_layers: PositiveInt = 12
+    memory_length: PositiveInt = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
 
     def __post_init__(self) -> None:
-        if self.recurrence not in get_args(Recurrence):
-            raise ValueError(
-                f"recurrence must be one of {', '.join(get_args(Recurrence))}, "
-                f"not {self.recurrence!r}"
-            )
-        if self.memory_length < 1:
-            raise ValueError(
-                f"memory_length must be at least 1, not {self.memory_length}: a model without a "
-                'memory has recurrence = "none"'
-            )
-        if self.block_length < 3:
-            raise ValueError(
-                f"block_length must be at least 3, a token between [CLS] and [SEP], not "
-                f"{self.block_length}"
-            )
         if self.retrospective and self.recurrence == "none":
             raise ValueError(
                 'retrospective = true takes a memory: with recurrence = "none" nothing of the '

@@ -286,7 +286,7 @@ def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: 
     encoder = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
     ids = torch.randint(1_000, 8_000, (1, 3, 8))
     with torch.no_grad():
-        vector = encoder(ids, torch.ones_like(ids))
+        vector = encode_tokens(encoder, ids, torch.ones_like(ids))
     assert vector.shape == (1, recipe.dimension)
 
 
@@ -310,7 +310,7 @@ attention_heads = 2
 @pytest.mark.parametrize(
     ("architecture", "model", "message"),
     [
-        ("ernie-doc", "memory_length = 0", "memory_length must be at least 1, not 0"),
+        ("ernie-doc", "memory_length = 0", "memory_length: must be greater than 0, not 0"),
         ("siamese", "", "unknown architecture; known are smith, colde, ernie-doc, han, dssm"),
         ("smith", "memory_length = 8", "unknown field of the architecture smith"),
         ("smith", "[surprise]", "surprise"),

@@ -151,10 +151,10 @@ def test_the_gradient_stops_at_the_memory() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"memory_length": 0}, "memory_length must be at least 1, not 0"),
-        ({"recurrence": "up"}, "recurrence must be one of same_layer, layer_below, none"),
+        ({"memory_length": 0}, r"memory_length\n.* greater than 0"),
+        ({"recurrence": "up"}, r"recurrence\n.* should be 'same_layer', 'layer_below' or 'none'"),
         ({"recurrence": "none"}, "retrospective = true takes a memory"),
-        ({"block_length": 2}, "block_length must be at least 3"),
+        ({"block_length": 2}, r"block_length\n.* greater than or equal to 3"),
     ],
     ids=str,
 )
