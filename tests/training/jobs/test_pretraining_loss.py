@@ -32,7 +32,7 @@ from training.run_files import read_curve
 DOCUMENTS = 40
 TABLES = [
     {"kind": "wp+sp", "masked_blocks": 1, "weight": 2.0},
-    {"kind": "wp", "name": "words alone", "share": 0.5},
+    {"kind": "wp", "share": 0.5},
 ]
 PRETRAIN = """
 name = "tiny-pretrain"
@@ -116,7 +116,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
     parts_of = found.parts
     assert parts_of["wp+sp"] == pytest.approx(np.mean(by_hand), rel=1e-5)
     assert parts_of["wp+sp"] == pytest.approx(parts_of["wp+sp.words"] + parts_of["wp+sp.blocks"])
-    assert found.figure == pytest.approx(2 * parts_of["wp+sp"] + parts_of["words alone"])
+    assert found.figure == pytest.approx(2 * parts_of["wp+sp"] + parts_of["wp"])
     with torch.no_grad():
         model.block_encoder.token_embedding.weight.mul_(3)
         assert measure(model).figure != pytest.approx(found.figure, rel=1e-3)
