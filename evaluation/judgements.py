@@ -40,12 +40,12 @@ def read_splits(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two documents that are similar (`label`) or not; `where` is their `file:line`."""
+    """Two documents that are similar (`label`) or not; `where` is their `file:line`, if any."""
 
     source: str
     target: str
     label: bool
-    where: str
+    where: str = ""
 
     @property
     def ends(self) -> tuple[str, str]:

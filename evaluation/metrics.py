@@ -1,8 +1,7 @@
 """The metrics: of retrieval by ir-measures, of pairs as their resamples are measured, too.
 
 Retrieval: nDCG@10 (gain = relevance), MAP@100, recall@10 and recall@100 against judgements. Pairs:
-accuracy, precision, recall and F1 at a threshold, the area under the ROC curve (AUC), and the
-accuracy of triplets.
+accuracy, precision, recall and F1 at a threshold, and the area under the ROC curve (AUC).
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64
-from evaluation.judgements import PairRows, Qrels
+from evaluation.judgements import Qrels
 from evaluation.significance import Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Ranked
 from index.errors import CorpusError
@@ -133,27 +132,6 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
     if labels.all() or not labels.any():
         del figures[AUC]
     return figures
-
-
-def order_triplets(scores: Float32, pairs: PairRows) -> Float64:
-    """Return how well each query orders its pairs: the triplet accuracy of CAIL2019-SCM.
-
-    Args:
-        scores: Float32[P].
-        pairs: P pairs.
-
-    Returns:
-        Float64[Q] of the queries that have matching and other pairs: the share of matches times
-        others in which the match scores higher; a tie counts half.
-    """
-    shares = []
-    for query in np.unique(pairs.sources):
-        rows = pairs.sources == query
-        matches, others = scores[rows & pairs.labels], scores[rows & ~pairs.labels]
-        if len(matches) and len(others):
-            above = np.sign(matches[:, None] - others[None, :])
-            shares.append(float((above.mean() + 1) / 2))
-    return np.array(shares, dtype=np.float64)
 
 
 def estimate_pairs_of_seeds(

@@ -15,7 +15,6 @@ from evaluation.metrics import (
     estimate_pairs_of_seeds,
     evaluate_per_query,
     measure_pairs,
-    order_triplets,
 )
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
@@ -162,10 +161,6 @@ def report_pairs(models: Mapping[str, Sequence[System]], task: PairTask, referen
             "threshold": float(np.mean([limit for _, limit in seeds])),
         }
         figures |= _pair_figures(seeds, pairs, every_pair, suffix)
-        triplets = np.mean([order_triplets(scores, pairs) for scores, _ in seeds], axis=0)
-        if len(triplets):
-            (estimate,) = estimate_means(triplets[:, None])
-            figures["triplets"] = asdict(estimate)
         figures["by_length"] = {
             bucket: {"pairs": int((buckets == number).sum())}
             | _pair_figures(seeds, pairs, buckets == number, suffix)

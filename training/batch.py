@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from training.models.architecture import EncoderModel, OnDevice, RecurrentModel, Sections
+from training.models.architecture import EncoderModel, OnDevice, Sections
+from training.models.ernie_doc import ErnieDoc
 from training.models.layers import BlockEncoder
 
 
@@ -79,17 +80,14 @@ def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> Docu
     """
     if not documents or any(len(document.block_vectors) == 0 for document in documents):
         raise ValueError("a batch takes at least one document, and each at least one block")
-    length = max(len(document.block_vectors) for document in documents)
-    width = documents[0].block_vectors.shape[1]
-    vectors = np.zeros((len(documents), length, width), np.float32)
-    mask = np.zeros((len(documents), length), np.float32)
-    for row, document in enumerate(documents):
-        vectors[row, : len(document.block_vectors)] = document.block_vectors
-        mask[row, : len(document.block_vectors)] = 1.0
-    terms = _collate_terms(documents)
-    texts = _collate_texts(documents, padding_token)
-    sections = _collate_sections(documents)
-    return DocumentBatch(torch.from_numpy(vectors), torch.from_numpy(mask), terms, texts, sections)
+    vectors = [torch.from_numpy(d.block_vectors.astype(np.float32)) for d in documents]
+    return DocumentBatch(
+        block_vectors=pad_sequence(vectors, batch_first=True),
+        block_mask=pad_sequence([torch.ones(len(some)) for some in vectors], batch_first=True),
+        term_features=_collate_terms(documents),
+        texts=_collate_texts(documents, padding_token),
+        sections=_collate_sections(documents),
+    )
 
 
 def split(documents: Sequence[DocumentArrays], chunk: int) -> list[list[DocumentArrays]]:
@@ -127,7 +125,7 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     A document that is cut has one vector for each section. Whether its sections see each other is
     the architecture's choice (`EncoderModel.training_input`).
     """
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         read: Tensor = model(*as_documents(texts_of(batch)))
         return read.float()
     also = getattr(batch, model.training_input)
@@ -137,7 +135,7 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
 def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32."""
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         raise ValueError("a recurrent model has no vectors of lone blocks")
     texts = texts_of(batch)
     vectors: Tensor = model.block_encoder(texts.input_ids, texts.attention_mask)
@@ -149,7 +147,7 @@ def token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
 
     A recurrent model reads all blocks of each document for them.
     """
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         states = torch.stack(model.segment_states(*as_documents(texts)), dim=1)  # [D, S, T, H]
         return states[texts.documents, texts.places]
     level = cast(BlockEncoder, model.block_encoder)

@@ -1,13 +1,11 @@
-"""From batch specifications to the tasks of objectives: documents are read, tensors made."""
+"""From sampled batches to the tasks of objectives: documents are read, tensors made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from encoder.alignment.space import open_space
@@ -15,15 +13,7 @@ from encoder.arrays import Float32
 from encoder.checkpoint import Checkpoint
 from evaluation.block_archive import BlockArchive
 from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
-from training.data.sampling import (
-    BatchSpec,
-    CandidateBatch,
-    DocumentsBatch,
-    DocumentSlice,
-    LabelBatch,
-    PairBatch,
-    SimilarityBatch,
-)
+from training.data.sampling import Batch, DocumentSlice, Sampler
 from training.distillation import AlignmentProjection, block_vectors_task
 from training.losses import (
     contrastive,
@@ -32,15 +22,24 @@ from training.losses import (
     relation_distillation,
     supervised_contrastive,
 )
-from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
+from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.ernie_doc import ErnieDoc
 from training.objectives import Objective, Task, Temperature, vectors_task
 from training.pretraining import PretrainingHead, pretraining_task, read_vocabulary
-from training.recipe import DISTIL_BLOCKS, SELF_SUPERVISED, ObjectiveRecipe, check_objective
+from training.recipe import (
+    DISTIL_BLOCKS,
+    SELF_SUPERVISED,
+    ContrastiveRecipe,
+    DistillationRecipe,
+    ObjectiveRecipe,
+    PairsRecipe,
+    SectionsRecipe,
+    SupervisedContrastiveRecipe,
+)
 
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
 
-Sampler = Callable[[np.random.Generator], BatchSpec]
 ReadTerms = Callable[[DocumentSlice], Float32]  # -> [F]
 
 
@@ -111,7 +110,6 @@ def new_objective(
         sampler: gives the batches of its kind.
         seed: of the initial weights of the head.
     """
-    check_objective(recipe, config)
     torch.manual_seed(seed)
     head = _new_head(recipe, config, reader.checkpoint)
 
@@ -119,7 +117,7 @@ def new_objective(
         seed = int(torch.randint(2**62, (), generator=generator))
         return task_of(recipe, sampler(np.random.default_rng(seed)), reader, head, generator)
 
-    return Objective(recipe.name, recipe.weight, sample_task, head)
+    return Objective(recipe.kind, recipe.weight, sample_task, head)
 
 
 def _new_head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint) -> nn.Module:
@@ -134,7 +132,7 @@ def _new_head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint)
 
 def task_of(
     recipe: ObjectiveRecipe,
-    spec: BatchSpec,
+    sampled: Batch,
     reader: Reader,
     head: nn.Module,
     generator: torch.Generator,
@@ -142,54 +140,40 @@ def task_of(
     """Read the documents of a batch, and return what is to be learned of them.
 
     Args:
-        spec: of the kind of the objective.
+        sampled: by the sampler of the objective.
         head: of the objective.
         generator: of all that is random in it.
     """
-    match spec:
-        case DocumentsBatch(documents) if isinstance(head, AlignmentProjection):
-            return block_vectors_task(reader.batch(documents, generator), head)
-        case DocumentsBatch(documents) if isinstance(head, PretrainingHead):
-            return pretraining_task(reader.batch(documents, generator), head, generator)
-        case PairBatch(sources, targets):
-            documents = sources + targets
-        case CandidateBatch(queries, candidates):
-            documents = queries + candidates
-        case _:
-            documents = spec.documents
-    loss = partial(_loss_of_vectors, recipe, spec, head)
+    documents = sampled.documents
+    if isinstance(head, AlignmentProjection):
+        return block_vectors_task(reader.batch(documents, generator), head)
+    if isinstance(head, PretrainingHead):
+        return pretraining_task(reader.batch(documents, generator), head, generator)
+    loss = partial(_loss_of_vectors, recipe, sampled, head)
     return vectors_task(reader.chunks(documents, generator), loss)
 
 
 def _loss_of_vectors(
-    recipe: ObjectiveRecipe, spec: BatchSpec, head: nn.Module, vectors: Tensor
+    recipe: ObjectiveRecipe, sampled: Batch, head: nn.Module, vectors: Tensor
 ) -> Tensor:
     """Return the loss of the document vectors [D, dimension] of a batch, in its order."""
-    parameters = recipe.parameters
-
-    def there(array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(vectors.device)
-
-    match spec:
-        case PairBatch():
+    known = {name: torch.from_numpy(a).to(vectors.device) for name, a in sampled.known.items()}
+    match recipe:
+        case PairsRecipe():
             sources, targets = vectors.chunk(2)
-            cosines, labels = (sources * targets).sum(1), there(spec.labels)
-            if parameters["loss"] == "cosine":
-                return pair_cosine(cosines, labels)
-            return pair_cross_entropy(cosines, labels, parameters["amplifier"])
-        case CandidateBatch():
-            queries, candidates = vectors.tensor_split([len(spec.queries)])
+            cosines = (sources * targets).sum(1)
+            loss = pair_cosine if recipe.loss == "cosine" else pair_cross_entropy
+            return loss(cosines, known["labels"])
+        case ContrastiveRecipe():
+            queries, candidates = vectors.tensor_split([len(known["positives"])])
             scores = queries @ candidates.T / head()
-            return contrastive(scores, there(spec.positives), there(spec.ignored))
-        case LabelBatch():
-            return supervised_contrastive(vectors, there(spec.labels), head())
-        case SimilarityBatch():
-            temperature = parameters["teacher_temperature"]
-            return relation_distillation(vectors, there(spec.similarities), head(), temperature)
-        case DocumentsBatch():
-            raise TypeError(f"objective {recipe.name} learns nothing of documents alone")
+            return contrastive(scores, known["positives"], known["ignored"])
+        case SupervisedContrastiveRecipe() | SectionsRecipe():
+            return supervised_contrastive(vectors, known["labels"], head())
+        case DistillationRecipe(teacher_temperature=temperature):
+            return relation_distillation(vectors, known["similarities"], head(), temperature)
         case _:
-            assert_never(spec)
+            raise TypeError(f"objective {recipe.kind} learns nothing of document vectors")
 
 
 def encode_slices(
@@ -216,7 +200,7 @@ def encode_slices(
     ]
     order = np.argsort(lengths, kind="stable")  # less padding
     vectors = np.empty((len(parts), model.config.dimension), dtype=np.float32)
-    recurrent = isinstance(model, RecurrentModel)
+    recurrent = isinstance(model, ErnieDoc)
     size = _RECURRENT_DOCUMENTS_A_PASS if recurrent else _DOCUMENTS_A_PASS
     with torch.no_grad():
         for start in range(0, len(parts), size):

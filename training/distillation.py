@@ -9,6 +9,7 @@ the others (`encoder/alignment/space.py`).
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from training.batch import DocumentBatch, encode_texts, texts_of
 from training.errors import TrainingRecipeError
 from training.models.architecture import EncoderConfig, EncoderModel
 from training.objectives import Task
-from training.recipe import SentenceLevelRecipe
+from training.recipe import SentenceLevelRecipe, configured
 
 _LAYER = re.compile(r"^block_encoder\.layers\.(\d+)\.")
 
@@ -51,7 +52,7 @@ def smaller_config(config: EncoderConfig, level: SentenceLevelRecipe) -> Encoder
             f"{start.sentence_layers}, which are numbered from 0"
         )
     try:
-        smaller: EncoderConfig = replace(start, **changed)
+        smaller: EncoderConfig = configured(partial(replace, start), **changed)
     except ValueError as error:
         raise TrainingRecipeError(f"sentence_level: {error}") from error
     return smaller

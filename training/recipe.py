@@ -4,7 +4,7 @@ A training recipe is all that decides a run, except for its data.
 """
 
 import tomllib
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -37,6 +37,7 @@ class RecipeTable(BaseModel):
 
 
 T = TypeVar("T", bound=RecipeTable)
+C = TypeVar("C")
 
 
 def read_recipe_file(path: Path, kind: type[T], error_class: type[EncoderError]) -> T:
@@ -53,6 +54,14 @@ def parse_recipe(table: Mapping[str, Any], kind: type[T], error_class: type[Enco
         return kind.model_validate(table)
     except ValidationError as error:
         raise error_class(_explain(error)) from error
+
+
+def configured(make: Callable[..., C], **fields: Any) -> C:
+    """Make a configuration of an architecture; what is wrong is a ValueError of one line."""
+    try:
+        return make(**fields)
+    except ValidationError as error:
+        raise ValueError(_explain(error)) from error
 
 
 def _explain(error: ValidationError) -> str:
@@ -91,24 +100,17 @@ class ObjectiveRecipe(RecipeTable):
     """One `[[objective]]` table; a subclass for each kind adds its parameters.
 
     Attributes:
-        kind: what is learned from.
-        name: in curves and messages; the kind where the table gives none.
+        kind: what is learned from, and its name in curves and messages.
         weight: of its loss in the sum.
     """
 
     kind: str
-    name: str = ""
     weight: NonNegativeFloat = 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_by_kind(cls, table: Any) -> Any:
-        return {"name": table.get("kind", ""), **table} if isinstance(table, dict) else table
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of its kind."""
-        return self.model_dump(exclude={"kind", "name", "weight"})
+        return self.model_dump(exclude={"kind", "weight"})
 
 
 class PairsRecipe(ObjectiveRecipe):
@@ -116,18 +118,10 @@ class PairsRecipe(ObjectiveRecipe):
 
     Attributes:
         loss: "cross_entropy" (SMITH, section 4.3), or "cosine" (CoLDE's ablation 4.5.3).
-        amplifier: of the cosine, with "cross_entropy".
     """
 
     kind: Literal["pairs"] = "pairs"
     loss: Literal["cross_entropy", "cosine"] = "cross_entropy"
-    amplifier: PositiveFloat = 6.0
-
-    @model_validator(mode="after")
-    def _check_amplifier(self) -> "PairsRecipe":
-        if "amplifier" in self.model_fields_set and self.loss == "cosine":
-            raise ValueError('amplifier goes with loss = "cross_entropy", and only then')
-        return self
 
 
 class ContrastiveRecipe(ObjectiveRecipe):
@@ -219,26 +213,18 @@ class RerankRecipe(ObjectiveRecipe):
     """Pairs of documents that a reranker reads together.
 
     Attributes:
-        positives: share of matches among the pairs of a batch, if pairs are sampled.
         candidates: of a query, from which the other pairs are sampled.
         random: share of random documents among the other pairs.
         tokens: of a pair, at most.
-        pairs: "given" trains on the labelled pairs alone, in the share of matches that they have,
-            and samples no other ones.
+        pairs: "sampled" trains on as many matches as others; "given" on the labelled pairs alone,
+            in the share of matches that they have.
     """
 
     kind: Literal["rerank"] = "rerank"
     pairs: Literal["sampled", "given"] = "sampled"
-    positives: PositiveShare = 0.5
     candidates: PositiveInt = 30
     random: Share = 0.5
     tokens: PositiveInt = 256
-
-    @model_validator(mode="after")
-    def _check_positives(self) -> "RerankRecipe":
-        if "positives" in self.model_fields_set and self.pairs == "given":
-            raise ValueError('positives goes with pairs = "sampled", and only then')
-        return self
 
 
 AnyObjective = Annotated[
@@ -368,7 +354,7 @@ class TrainingRecipe(RecipeTable):
         name: for people.
         steps: of the optimiser, at most.
         documents: of one batch.
-        objectives: the `[[objective]]` tables, at least one, of different names.
+        objectives: the `[[objective]]` tables, at least one, of different kinds.
         seed: of every random choice.
         chunk: documents of one forward pass (`training.objectives.vectors_task`).
         max_blocks: sentence blocks of a document that training reads.
@@ -403,11 +389,11 @@ class TrainingRecipe(RecipeTable):
         """Check what one table demands of another."""
         if not self.objectives:
             raise ValueError("it has no [[objective]]")
-        if len({objective.name for objective in self.objectives}) < len(self.objectives):
-            raise ValueError("two objectives have one name: give each a `name`")
+        kinds = {objective.kind for objective in self.objectives}
+        if len(kinds) < len(self.objectives):
+            raise ValueError("two objectives are of one kind")
         if all(objective.weight == 0 for objective in self.objectives):
             raise ValueError("every objective has weight 0: there is nothing to learn")
-        kinds = {objective.kind for objective in self.objectives}
         if "rerank" in kinds:
             if len(self.objectives) > 1:
                 raise ValueError('objective "rerank" trains another model than the others do')
@@ -470,13 +456,13 @@ def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None
     """Check that a model can learn an objective."""
     if objective.kind in ("sp", "wp+sp") and not config.predicts_blocks:
         raise TrainingRecipeError(
-            f"objective {objective.name}: this architecture cannot predict masked sentence blocks"
+            f"objective {objective.kind}: this architecture cannot predict masked sentence blocks"
         )
     if "parts" not in objective.parameters or config.max_sections is None:
         return
     if objective.parameters["parts"] > config.max_sections:
         raise TrainingRecipeError(
-            f"objective {objective.name}: parts is above the {config.max_sections} sections that "
+            f"objective {objective.kind}: parts is above the {config.max_sections} sections that "
             "the model has embeddings for"
         )
 

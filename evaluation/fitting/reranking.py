@@ -38,6 +38,7 @@ from index.progress import SilentProgress
 MODES = ("semantic", "lexical", "hybrid")
 WEIGHTS = tuple(step / 20 for step in range(21))
 SCALES = (0.125, 0.25, 0.5, 1.0)
+CANDIDATES = 50  # of a query, which are reranked
 _ROUNDING = 1e-9
 _FIRST_STAGE, _RERANKER = FusionWeights(0.0, 1.0), FusionWeights(1.0, 1.0)  # each of them alone
 
@@ -161,10 +162,8 @@ class _Validation:
 _PAIRS = "pairs.valid.jsonl.gz"
 
 
-def _read(
-    folder: Path, blocks: Path, encoder: Encoder, reranker: OnnxReranker, limit: int | None
-) -> _Validation:
-    """Read a corpus with all its validation queries or a sample; its block vectors are kept."""
+def _read(folder: Path, blocks: Path, encoder: Encoder, reranker: OnnxReranker) -> _Validation:
+    """Read a corpus with its validation queries; its block vectors are kept."""
     path = folder / "corpus.jsonl.gz"
     embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, SilentProgress()), encoder)
     texts = [document.titled_text for document in read_documents(path, embedded.ids)]
@@ -172,8 +171,6 @@ def _read(
     systems = longmatch_systems(vectors, encoder.checkpoint, "hybrid", [path])
     qrels, splits = read_qrels(folder / "qrels.tsv"), read_splits(folder / "splits.tsv")
     names = [name for name in embedded.ids if name in qrels and splits.get(name) == "valid"]
-    if limit is not None:
-        names = np.random.default_rng(0).permutation(names)[:limit].tolist()
     return _Validation(
         folder,
         {system.name: system for system in systems},
@@ -189,13 +186,13 @@ def main() -> None:
     encoder = open_encoder(load_checkpoint(given.checkpoint))
     reranker = open_reranker(given.reranker)
     corpora = [
-        _read(given.data / name, given.blocks / name, encoder, reranker, given.queries)
+        _read(given.data / name, given.blocks / name, encoder, reranker)
         for name in given.corpora.split(",")
     ]
     mixtures, figures = {}, {}
     for mode in MODES:
         ndcg = [
-            measure_mixtures(corpus.systems[mode], corpus.scorer, corpus.task, given.candidates)
+            measure_mixtures(corpus.systems[mode], corpus.scorer, corpus.task, CANDIDATES)
             for corpus in corpora
         ]
         fitted = fit_mixture(ndcg)
@@ -221,8 +218,6 @@ def _parse_arguments() -> argparse.Namespace:
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--corpora", default="proposals,wikispeedia")
     parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
-    parser.add_argument("--candidates", type=int, default=50)
-    parser.add_argument("--queries", type=int, help="a random sample of each corpus; default all")
     parser.add_argument("--write", action="store_true")
     return parser.parse_args()
 

@@ -42,7 +42,6 @@ from training.data.files import (
     read_recipe,
 )
 from training.data.pair_files import check_held_out, read_labelled_pairs
-from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
 
@@ -411,9 +410,6 @@ def _feedback_files(data: Path, work: Path) -> CorpusFiles:
 
 def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
     kinds = {objective.kind for objective in recipe.objectives}
-    if "rerank" in kinds:
-        given = any(getattr(objective, "pairs", None) == "given" for objective in recipe.objectives)
-        read_option("--corpus", check_rerank_files, job.files, given=given)
     for files in job.files:
         read_option("--corpus", read_labelled_pairs, files, allow_shared=job.allow_shared)
     if pretrains(recipe):

@@ -15,7 +15,7 @@ from encoder.onnx_encoder import OnnxEncoder, read_segments
 from encoder.onnx_session import open_graphs
 from evaluation.block_archive import archive_key
 from training.export.create import load_model
-from training.models.architecture import RecurrentModel
+from training.models.ernie_doc import ErnieDoc
 
 Array = NDArray[Any]
 Blocks = list[list[int]]
@@ -41,7 +41,7 @@ def test_the_graphs_compute_what_the_model_computes(
     checkpoint: Checkpoint, encoder: OnnxEncoder, lengths: tuple[int, ...]
 ) -> None:
     model = load_model(checkpoint)
-    assert isinstance(model, RecurrentModel)
+    assert isinstance(model, ErnieDoc)
     blocks = blocks_of(*lengths)
     ids = torch.zeros(1, len(blocks), 16, dtype=torch.int64)
     mask = torch.zeros_like(ids)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from encoder.arrays import Float32, Float64
 from evaluation import metrics
-from evaluation.judgements import PairRows
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 from evaluation.systems import DEPTH, Ranked, rank, vector_system
 from index.errors import CorpusError
@@ -77,17 +76,6 @@ def test_pair_measures_by_hand() -> None:
     assert (few.value, few.low, few.high) == (1.0, 1.0, 1.0)  # resamples may have one label
     tied = metrics.estimate_pairs_of_seeds([(np.full_like(SCORES, 0.5), 0.5)], LABELS)["AUC"]
     assert (tied.value, tied.low, tied.high) == (0.5, 0.5, 0.5)
-
-
-def test_triplets_by_hand() -> None:
-    # A query of one match and one other; of two matches and two others, one tie; of a match alone.
-    pairs = PairRows(
-        sources=np.array([0, 0, 1, 1, 1, 1, 2]),
-        targets=np.arange(10, 17),
-        labels=np.array([True, False, True, True, False, False, True]),
-    )
-    scores = np.array([0.2, 0.6, 0.9, 0.3, 0.3, 0.1, 0.5], dtype=np.float32)
-    assert metrics.order_triplets(scores, pairs).tolist() == [0.0, 0.875]
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=40))

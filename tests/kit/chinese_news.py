@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from training.datasets.news import COLUMNS
-
+COLUMNS = ("label", "doc_id1", "doc_id2", "title1", "title2", "content1", "content2")
 MORE_COLUMNS = ("keywords1", "keywords2", "category1", "category2", "time1", "time2")
 
 # Two articles on each event, of two newspapers. The sentences on the weather are noise.

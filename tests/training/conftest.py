@@ -11,8 +11,8 @@ import torch
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from training.batch import DocumentArrays
 from training.export.create import load_model
-from training.models.architecture import RecurrentModel
 from training.models.colde import Colde, ColdeConfig
+from training.models.ernie_doc import ErnieDoc
 from training.models.smith import Smith, SmithConfig
 
 SIZES: dict[str, Any] = {
@@ -29,9 +29,9 @@ def checkpoint(tiny_ernie_doc: Path) -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def model(checkpoint: Checkpoint) -> RecurrentModel:
+def model(checkpoint: Checkpoint) -> ErnieDoc:
     model = load_model(checkpoint)
-    assert isinstance(model, RecurrentModel)
+    assert isinstance(model, ErnieDoc)
     return model
 
 

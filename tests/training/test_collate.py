@@ -83,16 +83,15 @@ CUT = tuple(
     for row in (0, 1, 2)
     for number in (0, 1)
 )
-SPECS: dict[str, sampling.BatchSpec] = {
-    "pairs": sampling.PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
-    "links": sampling.CandidateBatch(
-        PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)
-    ),
-    "supcon": sampling.LabelBatch(ALL, np.array([0, 0, 1])),
-    "sections": sampling.LabelBatch(CUT, np.array([0, 0, 1, 1, 2, 2])),
-    "distil": sampling.SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
-    "sp": sampling.DocumentsBatch(ALL),
-    "wp": sampling.DocumentsBatch(ALL),
+MATCHES = np.eye(2, 3, dtype=bool)
+BATCHES = {
+    "pairs": sampling.Batch(PARTS + PARTS[::-1], {"labels": np.array([True, False])}),
+    "links": sampling.Batch(PARTS + ALL, {"positives": MATCHES, "ignored": np.zeros_like(MATCHES)}),
+    "supcon": sampling.Batch(ALL, {"labels": np.array([0, 0, 1])}),
+    "sections": sampling.Batch(CUT, {"labels": np.array([0, 0, 1, 1, 2, 2])}),
+    "distil": sampling.Batch(ALL, {"similarities": np.eye(3, dtype=np.float32)}),
+    "sp": sampling.Batch(ALL),
+    "wp": sampling.Batch(ALL),
 }
 
 
@@ -108,7 +107,7 @@ def objective_of(
 
 
 COSINE = {"loss": "cosine"}
-KINDS = [*((kind, {}) for kind in SPECS), ("pairs", COSINE)]
+KINDS = [*((kind, {}) for kind in BATCHES), ("pairs", COSINE)]
 
 
 @pytest.mark.parametrize(("kind", "more"), KINDS)
@@ -117,7 +116,7 @@ def test_every_kind_has_a_loss(
 ) -> None:
     def loss_of(seed: int) -> float:
         table = {"kind": kind, **more}
-        objective = objective_of(table, lambda _: SPECS[kind], reader, model.config, seed)
+        objective = objective_of(table, lambda _: BATCHES[kind], reader, model.config, seed)
         with torch.no_grad():
             (loss,) = objective.sample(step_generator(0, 1, 2))(model).values()
         return loss.item()
@@ -129,8 +128,7 @@ def test_every_kind_has_a_loss(
 
 
 def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
-    matches = np.eye(2, 3, dtype=bool)
-    batch = sampling.CandidateBatch(PARTS, ALL, matches, ~matches)
+    batch = sampling.Batch(PARTS + ALL, {"positives": MATCHES, "ignored": ~MATCHES})
     made = objective_of({"kind": "links"}, lambda _: batch, reader, model.config)
     assert made.sample(step_generator(0, 1))(model)["vectors"].item() == 0
 
@@ -138,9 +136,9 @@ def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
 def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> None:
     sampled: list[float] = []
 
-    def sample(random: np.random.Generator) -> sampling.BatchSpec:
+    def sample(random: np.random.Generator) -> sampling.Batch:
         sampled.append(random.random())
-        return SPECS["distil"]
+        return BATCHES["distil"]
 
     objective = objective_of({"kind": "distil"}, sample, reader, model.config)
     for step in (1, 2, 1):
@@ -151,8 +149,8 @@ def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> 
 def test_labels_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:
     model, labels = load_model(load_checkpoint(tiny_colde)), [1, 1, 1, 1, 0, 0]
     table = {"kind": "supcon", "temperature": 0.5}
-    spec = sampling.LabelBatch(CUT, np.array(labels))
-    made = objective_of(table, lambda _: spec, reader, model.config)
+    batch = sampling.Batch(CUT, {"labels": np.array(labels)})
+    made = objective_of(table, lambda _: batch, reader, model.config)
     with torch.no_grad():
         vectors = encode(model, reader.batch(CUT, step_generator(0, 1)))
         found = made.sample(step_generator(0, 1))(model)["vectors"].item()

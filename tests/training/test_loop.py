@@ -214,7 +214,7 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
 
     def of_pairs(vectors: Tensor) -> Tensor:
         first, second = vectors.chunk(2)
-        return pair_cross_entropy((first * second).sum(1), labels, 6.0)
+        return pair_cross_entropy((first * second).sum(1), labels)
 
     def of_relations(vectors: Tensor) -> Tensor:
         return relation_distillation(vectors, teacher, 0.1, 0.1)

@@ -15,7 +15,7 @@ from training import pretraining
 from training.batch import BlockTexts, DocumentArrays, DocumentBatch, as_documents, collate
 from training.export.create import model_config
 from training.losses import masked_block_prediction, masked_word_prediction
-from training.models.architecture import RecurrentModel
+from training.models.ernie_doc import ErnieDoc
 from training.models.smith import Smith
 from training.pretraining import PretrainingHead, pretraining_losses, pretraining_task
 
@@ -136,7 +136,7 @@ def test_words_and_blocks_of_a_batch_are_predicted_together(
 
 
 def loss_of(
-    model: Smith | RecurrentModel, batch: DocumentBatch, head: PretrainingHead, seed: int
+    model: Smith | ErnieDoc, batch: DocumentBatch, head: PretrainingHead, seed: int
 ) -> torch.Tensor:
     losses = pretraining_task(batch, head, generator(seed))(model)
     return torch.stack(list(losses.values())).sum()
@@ -223,7 +223,7 @@ def batch_of(texts: BlockTexts) -> DocumentBatch:
 
 
 def test_the_loss_of_the_order_is_that_of_the_paper(
-    checkpoint: Checkpoint, model: RecurrentModel
+    checkpoint: Checkpoint, model: ErnieDoc
 ) -> None:
     texts = texts_of(checkpoint, (14, 5), (3,))
     head = order_head(checkpoint, 3)
@@ -252,7 +252,7 @@ def test_the_loss_of_the_order_is_that_of_the_paper(
 
 
 def test_a_task_hides_words_of_the_permuted_document(
-    checkpoint: Checkpoint, model: RecurrentModel
+    checkpoint: Checkpoint, model: ErnieDoc
 ) -> None:
     batch = batch_of(texts_of(checkpoint, *[(14, 14, 5)] * 3))
 

@@ -50,12 +50,8 @@ def test_every_recipe_that_ships_is_read(path: Path) -> None:
         (SMALL.replace('kind = "supcon"', ""), "objective.1: kind is missing"),
         (SMALL.replace("supcon", "magic"), "objective.1: kind must be one of .* not 'magic'"),
         (SMALL + "weight = 0", "every objective has weight 0"),
-        (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
+        (SMALL + '[[objective]]\nkind = "supcon"', "two objectives are of one kind"),
         (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
-        (
-            SMALL + '[[objective]]\nkind = "pairs"\nloss = "cosine"\namplifier = 6.0',
-            'amplifier goes with loss = "cross_entropy", and only then',
-        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:

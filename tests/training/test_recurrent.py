@@ -13,15 +13,16 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from training.batch import encode, encode_texts
 from training.collate import Reader, encode_slices, new_objective
-from training.data.sampling import CandidateBatch, DocumentsBatch, DocumentSlice
+from training.data.sampling import Batch, DocumentSlice
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
-from training.models.architecture import RecurrentModel
+from training.models.ernie_doc import ErnieDoc
 from training.objectives import step_generator
 from training.recipe import check_recurrence, parse_training_recipe
 
 TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
 ALL = tuple(DocumentSlice(0, row) for row in range(3))
+MATCHES = np.eye(2, 3, dtype=bool)
 WHOLE = {"trained": "all", "blocks": 8}
 
 
@@ -39,7 +40,7 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_documents_are_encoded_as_they_are_served(
-    checkpoint: Checkpoint, model: RecurrentModel, reader: Reader
+    checkpoint: Checkpoint, model: ErnieDoc, reader: Reader
 ) -> None:
     served = OnnxEncoder(checkpoint, precision="fp32")
     tokenizer = BlockTokenizer(checkpoint)
@@ -53,7 +54,7 @@ def test_documents_are_encoded_as_they_are_served(
     assert np.abs(parts.numpy() - expected).max() < 1e-4
 
 
-def test_a_slice_is_a_document_of_its_own(model: RecurrentModel, reader: Reader) -> None:
+def test_a_slice_is_a_document_of_its_own(model: ErnieDoc, reader: Reader) -> None:
     part = DocumentSlice(0, 0, np.array([1, 2]))
     (alone,) = encode_slices(model, reader, [part], from_tokens=True)
     (whole,) = encode_slices(model, reader, ALL[:1], from_tokens=True)
@@ -61,23 +62,23 @@ def test_a_slice_is_a_document_of_its_own(model: RecurrentModel, reader: Reader)
 
 
 @pytest.mark.parametrize(
-    ("objective", "spec"),
+    ("objective", "sampled"),
     [
-        ({"kind": "wp"}, DocumentsBatch(ALL)),
-        ({"kind": "reorder", "chunks": 2}, DocumentsBatch(ALL)),
+        ({"kind": "wp"}, Batch(ALL)),
+        ({"kind": "reorder", "chunks": 2}, Batch(ALL)),
         (
             {"kind": "links"},
-            CandidateBatch(ALL[:2], ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
+            Batch(ALL[:2] + ALL, {"positives": MATCHES, "ignored": np.zeros_like(MATCHES)}),
         ),
     ],
     ids=["wp", "reorder", "links"],
 )
 def test_every_kind_reaches_the_sentence_level(
-    objective: dict[str, Any], spec: Any, checkpoint: Checkpoint, reader: Reader
+    objective: dict[str, Any], sampled: Batch, checkpoint: Checkpoint, reader: Reader
 ) -> None:
     model = load_model(checkpoint)
     recipe = recipe_of(objective, sentence_level=WHOLE)
-    made = new_objective(recipe.objectives[0], lambda _: spec, reader, model.config, 1)
+    made = new_objective(recipe.objectives[0], lambda _: sampled, reader, model.config, 1)
     losses = made.sample(step_generator(0, 1))(model)
     torch.stack(list(losses.values())).sum().backward()
     gradient = model.block_encoder.layers[0].attention.distance_embedding.weight.grad
@@ -121,7 +122,7 @@ def test_an_encoder_of_lone_blocks_learns_no_order() -> None:
         check_recurrence(recipe_of({"kind": "reorder"}, sentence_level=WHOLE), recurrent=False)
 
 
-def test_lone_blocks_and_missing_blocks_are_refused(model: RecurrentModel, reader: Reader) -> None:
+def test_lone_blocks_and_missing_blocks_are_refused(model: ErnieDoc, reader: Reader) -> None:
     some = Reader(reader.archives, reader.checkpoint, 8, trained_blocks=1)
     with pytest.raises(ValueError, match="reads all blocks of a document"):
         encode(model, some.batch(ALL, torch.Generator().manual_seed(3)))

@@ -78,8 +78,8 @@ def test_matches_and_corpora_have_their_shares(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
     tables = tables_of([(7, 9), (50, 144)])
-    words = sampled(recipe(positives=0.25), tables, checkpoint, model)[:, 1] - 200
-    assert (words % 2).mean() == pytest.approx(0.25, abs=0.06)
+    words = sampled(recipe(), tables, checkpoint, model)[:, 1] - 200
+    assert (words % 2).mean() == pytest.approx(0.5, abs=0.06)
     assert (words // 2).mean() == pytest.approx(12 / (3 + 12), abs=0.06)
 
 

@@ -21,7 +21,6 @@ from training.data.pair_files import (
     check_equal_texts,
     choose_parts,
     count_seen,
-    given_parts,
     held_out_edges,
     place_pairs,
     read_labelled_pairs,
@@ -214,9 +213,12 @@ def describe(found: Found) -> str:
 
 
 def _given_parts(files: CorpusFiles, texts: Texts, labelled: LabelledPairs) -> Int64:
+    """Return the part [N] that the files give each document; LEFT_OUT where they give none."""
     if len(texts.ids) < 2:
         raise CorpusError(f"{files.corpus}: holds one document: training needs others beside it")
-    parts = given_parts(texts.ids, labelled)
+    known = labelled.part_of
+    given = [PARTS.index(known[name]) if name in known else LEFT_OUT for name in texts.ids]
+    parts = np.array(given, dtype=np.int64)
     if files.splits and (parts == LEFT_OUT).all():
         raise CorpusError(f"{files.splits}: names no document of {files.corpus}")
     return parts

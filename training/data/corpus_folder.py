@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from evaluation.judgements import PARTS
+from evaluation.judgements import PARTS, Pair
 from index.document import Document
 
 
@@ -44,14 +44,6 @@ def new_folder(output: Path) -> Iterator[Path]:
     unfinished.replace(output)
 
 
-class LabelledIds(NamedTuple):
-    """The ids of two documents, and whether they match."""
-
-    source: str
-    target: str
-    label: bool
-
-
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """The content of a corpus folder.
@@ -66,7 +58,7 @@ class DataSet:
     """
 
     documents: Iterable[Document]
-    pairs: Mapping[str, Sequence[LabelledIds]] = field(default_factory=dict)
+    pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     judgements: Sequence[tuple[str, str, int]] = ()
     queries: Sequence[Document] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +77,10 @@ def write_corpus(folder: Path, content: DataSet) -> int:
     if content.queries:
         _write_records(folder / "queries.jsonl.gz", content.queries)
     for part, pairs in content.pairs.items():
-        records = ({**pair._asdict(), "label": int(pair.label)} for pair in pairs)
+        records = (
+            {"source": pair.source, "target": pair.target, "label": int(pair.label)}
+            for pair in pairs
+        )
         lines = (json.dumps(record, ensure_ascii=False) for record in records)
         _write_lines(folder / (f"pairs.{part}.jsonl" if part else "pairs.jsonl"), lines)
     _write_lines(folder / "splits.tsv", (f"{name}\t{part}" for name, part in content.parts.items()))

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
+from evaluation.judgements import Pair
 from index.document import Document
 from index.errors import CorpusError
 from index.store.document_store import DocumentStore
 from training.data.corpus_folder import (
     DataSet,
-    LabelledIds,
     new_folder,
     write_corpus,
     write_counts,
@@ -128,7 +128,7 @@ def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
             )
 
 
-def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[LabelledIds]:
+def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
     """Return the pairs inside of the parts; of two verdicts on one pair, relevant counts."""
     labels: dict[tuple[str, str], bool] = {}
     for query in judged:
@@ -138,7 +138,7 @@ def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[LabelledIds
             if len(parts) == 1 and None not in parts and source != target:
                 ends = (min(source, target), max(source, target))
                 labels[ends] = labels.get(ends, False) or grade > 0
-    return [LabelledIds(a, b, label) for (a, b), label in sorted(labels.items())]
+    return [Pair(a, b, label) for (a, b), label in sorted(labels.items())]
 
 
 def _documents(
@@ -188,10 +188,10 @@ def _stored(store: DocumentStore, names: Sequence[str]) -> Iterator[Document]:
 
 
 def _counts(
-    judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[LabelledIds]
+    judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[Pair]
 ) -> dict[str, Any]:
     queries = Counter(divided.parts.get(_id_of(query)) for query in judged)
-    labels = Counter((divided.parts[source], label) for source, _, label in pairs)
+    labels = Counter((divided.parts[pair.source], pair.label) for pair in pairs)
     return {
         "documents with feedback": len(divided.parts),
         "queries": {part: queries[part] for part in (TRAIN, VALID)},

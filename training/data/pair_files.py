@@ -6,8 +6,9 @@ pair counts as seen.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from encoder.arrays import Int64
 from evaluation.judgements import PARTS, Pair, PairRows, find_pairs, read_pairs, read_splits
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, part_in_name
+
+K = TypeVar("K", bound=Hashable)
 
 TRAIN, VALID, TEST = range(len(PARTS))
 LEFT_OUT = -1  # a document that the splits do not name
@@ -56,11 +59,12 @@ def read_labelled_pairs(
         part_of = read_splits(files.splits)
         _check_crossing_pairs(pairs, part_of)
         return LabelledPairs(pairs, part_of, shared=False)
-    _check_repeated_pairs(pairs)
+    _refuse("pairs are in two parts", _first_parts(pairs, lambda pair: [pair.ends])[1])
     if allow_shared:
         pairs = _divide(pairs, seed)
-    part_of = _parts_of_documents(pairs, allow_shared=allow_shared)
+    part_of, leaks = _first_parts(pairs, lambda pair: (pair.source, pair.target))
     if not allow_shared:
+        _refuse("documents are in the pairs of two parts", leaks, _ALLOWED)
         _check_crossing_pairs(pairs, part_of)
     return LabelledPairs(pairs, part_of, allow_shared)
 
@@ -73,13 +77,6 @@ def check_held_out(corpora: Sequence[CorpusFiles]) -> None:
             f"{splits[0]}: no document is in {PARTS[VALID]!r}: pretraining stops by the loss of "
             "documents that it does not learn"
         )
-
-
-def given_parts(ids: Sequence[str], labelled: LabelledPairs) -> Int64:
-    """Return the part [N] that the files give each document; LEFT_OUT where they give none."""
-    known = labelled.part_of
-    parts = [PARTS.index(known[name]) if name in known else LEFT_OUT for name in ids]
-    return np.array(parts, dtype=np.int64)
 
 
 def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], seed: int) -> Int64:
@@ -173,38 +170,22 @@ def check_equal_texts(documents: Iterable[tuple[str, str, int]]) -> None:
     _refuse("equal texts are in training and held out", leaks, _ALLOWED)
 
 
-def _parts_of_documents(
-    pairs: Mapping[str | None, Sequence[Pair]], *, allow_shared: bool
-) -> dict[str, str]:
-    """Return the part of each document by the files of pairs that name it.
+def _first_parts(
+    pairs: Mapping[str | None, Sequence[Pair]], keys: Callable[[Pair], Iterable[K]]
+) -> tuple[dict[K, str], list[str]]:
+    """Return the part of each key of the pairs of files, and the leaks: what is in two parts.
 
-    Args:
-        allow_shared: whether a document may be in the pairs of two parts; it is then of the first
-            of them in the order train, valid, test.
+    That is of the first of them in the order train, valid, test.
     """
-    part_of: dict[str, tuple[str, str]] = {}
-    leaks: list[str] = []
-    for part in PARTS:
-        for pair in pairs[part]:
-            for name in (pair.source, pair.target):
-                before, where = part_of.setdefault(name, (part, pair.where))
-                if before != part:
-                    leaks.append(f"{name!r} is at {where} and at {pair.where}")
-    if not allow_shared:
-        _refuse("documents are in the pairs of two parts", leaks, _ALLOWED)
-    return {name: part for name, (part, _) in part_of.items()}
-
-
-def _check_repeated_pairs(pairs: Mapping[str | None, Sequence[Pair]]) -> None:
-    """Check that no pair, in whichever direction, is in the files of two parts."""
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    found: dict[K, tuple[str, str]] = {}
     leaks = []
     for part in PARTS:
         for pair in pairs[part]:
-            before, where = found.setdefault(pair.ends, (part, pair.where))
-            if before != part:
-                leaks.append(f"{pair.source!r} and {pair.target!r} are at {where} and {pair.where}")
-    _refuse("pairs are in two parts", leaks)
+            for key in keys(pair):
+                before, where = found.setdefault(key, (part, pair.where))
+                if before != part:
+                    leaks.append(f"{key!r} is at {where} and at {pair.where}")
+    return {key: part for key, (part, _) in found.items()}, leaks
 
 
 def _check_crossing_pairs(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import WORD, PairTokenizer, PairTokens, join_pair
-from evaluation.judgements import PARTS, PairRows, read_pairs
+from evaluation.judgements import PairRows
 from evaluation.systems import lexical_system, rank
 from index.corpus.reader import read_corpus
 from index.document import Document
@@ -28,7 +28,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
 from training.data.corpus import KnownCorpus, data_fingerprint, read_training_data
-from training.data.files import CorpusFiles, part_in_name
+from training.data.files import CorpusFiles
 from training.data.pair_files import TRAIN, VALID, held_out_edges
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.recipe import RerankRecipe
@@ -67,9 +67,6 @@ class LabelledPairDataset:
         return join_pair(*sides, start_token, end_token)
 
 
-ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are for training'
-
-
 @dataclass(frozen=True, slots=True)
 class WholeTexts:
     """N documents; neighbours are found by their texts, and pairs are read with their titles.
@@ -102,37 +99,6 @@ def _read_texts(corpus: Path) -> WholeTexts:
     return WholeTexts(documents, ids, tuple(each.content_hash.hex() for each in documents))
 
 
-def check_rerank_files(corpora: Sequence[CorpusFiles], *, given: bool = False) -> None:
-    """Check that corpora may have what a reranker learns from, without reading their documents.
-
-    Args:
-        given: whether it learns from labelled pairs alone.
-    """
-    for files in corpora:
-        if given and len(_labels(files, TRAIN)) < 2:
-            raise CorpusError(f"{files.corpus}: {ONE_LABEL}")
-        if not files.qrels and not files.pairs:
-            raise CorpusError(
-                f"{files.corpus}: a reranker learns from links, in a file qrels.tsv, or from "
-                "labelled pairs, in files pairs.train.jsonl and pairs.valid.jsonl"
-            )
-        if not files.qrels and True not in _labels(files, TRAIN):
-            raise CorpusError(
-                f"{files.corpus}: there are no links, and no pair for training has the label 1"
-            )
-    if not any(files.qrels or _labels(files, VALID) == {True, False} for files in corpora):
-        raise CorpusError(
-            f"{', '.join(str(files.corpus) for files in corpora)}: validation takes links, or "
-            "pairs of both labels, in a file pairs.valid.jsonl"
-        )
-
-
-def _labels(files: CorpusFiles, part: int) -> set[bool]:
-    """Return the labels of the pairs that may be of a part."""
-    may_be = [path for path in files.pairs if part_in_name(path) in (None, PARTS[part])]
-    return {pair.label for path in may_be for pair in read_pairs(path)}
-
-
 QUERIES = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
 LABELLED = "AUC of the validation pairs, by the reranker alone"
 VALID_QUERIES = 32  # of a corpus that validation reranks, at most
@@ -162,7 +128,10 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
     labelled = _by_label(corpus.pairs[TRAIN])
     if recipe.pairs == "given":
         if not all(labelled.values()):
-            raise CorpusError(f"{corpus.files.corpus}: {ONE_LABEL}")
+            raise CorpusError(
+                f'{corpus.files.corpus}: the recipe has pairs = "given", and not pairs of both '
+                "labels are for training"
+            )
         return [
             RowPair(a, b, float(label)) for label in labelled for a, b in sorted(labelled[label])
         ]
@@ -170,7 +139,10 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
     links = {_edge(row, int(other)) for row, others in corpus.links.items() for other in others}
     linked = links | labelled[True]
     if not linked:
-        raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
+        raise CorpusError(
+            f"{corpus.files.corpus}: no link (qrels.tsv) and no match (pairs.train.jsonl) is "
+            "within the training part"
+        )
     different = labelled[False] - linked
     near = _near(corpus, linked, recipe.candidates) - linked - different - held_out
     return _sample(linked, different, near, held_out, recipe.random)

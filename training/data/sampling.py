@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encoder.arrays import Bool, Float32, Int64
 from encoder.checkpoint import Checkpoint
@@ -60,55 +61,20 @@ DocumentSlices = tuple[DocumentSlice, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentsBatch:
-    """Documents, of which nothing is known."""
-
-    documents: DocumentSlices
-
-
-@dataclass(frozen=True, slots=True)
-class PairBatch:
-    """P pairs with their labels [P]."""
-
-    sources: DocumentSlices
-    targets: DocumentSlices
-    labels: Bool
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateBatch:
-    """Q queries that look for theirs among C candidates.
+class Batch:
+    """The documents of a step, and what is known of them.
 
     Attributes:
-        queries: Q.
-        candidates: C; the hard negatives are among them.
-        positives: Bool[Q, C]; every query has one.
-        ignored: Bool[Q, C], neither positive nor negative: probably matches, but not judged.
+        documents: D of them. Pairs are P sources, then their P targets; a search is Q queries,
+            then C candidates, with the hard negatives among them.
+        known: of pairs "labels" Bool[P]. Of a search "positives" Bool[Q, C], of which every query
+            has one, and "ignored" Bool[Q, C], neither positive nor negative: probably matches,
+            but not judged. Of groups "labels" Int64[D]: equal ones belong together. Of
+            neighbourhoods "similarities" Float32[D, D], as a teacher finds them.
     """
 
-    queries: DocumentSlices
-    candidates: DocumentSlices
-    positives: Bool
-    ignored: Bool
-
-
-@dataclass(frozen=True, slots=True)
-class LabelBatch:
-    """D documents with a label each, Int64[D]; equal labels belong together."""
-
     documents: DocumentSlices
-    labels: Int64
-
-
-@dataclass(frozen=True, slots=True)
-class SimilarityBatch:
-    """D documents and how similar a teacher finds them, Float32[D, D]."""
-
-    documents: DocumentSlices
-    similarities: Float32
-
-
-BatchSpec = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
+    known: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 _PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place
@@ -233,7 +199,7 @@ class TrainingSource:
 
 def sample_documents(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
-) -> DocumentsBatch:
+) -> Batch:
     """Sample documents of all corpora, none twice."""
     ends = np.cumsum([len(source.rows) for source in sources])
     parts = []
@@ -243,27 +209,24 @@ def sample_documents(
         number = int(np.searchsorted(ends, place, side="right"))
         source = sources[number]
         parts.append(source.part(source.rows[place - ends[number]]))
-    return DocumentsBatch(tuple(parts))
+    return Batch(tuple(parts))
 
 
 def sample_pairs(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
-) -> PairBatch:
+) -> Batch:
     """Sample size / 2 labelled pairs."""
     counts = [len(source.corpus.pairs[TRAIN].labels) for source in sources]
     source = choose_source(sources, counts, "pairs", random)
     pairs = source.corpus.pairs[TRAIN]
     chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
-    return PairBatch(
-        tuple(source.part(row) for row in pairs.sources[chosen]),
-        tuple(source.part(row) for row in pairs.targets[chosen]),
-        pairs.labels[chosen],
-    )
+    rows = np.concatenate([pairs.sources[chosen], pairs.targets[chosen]])
+    return Batch(tuple(map(source.part, rows)), {"labels": pairs.labels[chosen]})
 
 
 def sample_links(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
-) -> CandidateBatch:
+) -> Batch:
     """Sample queries, for each a linked document and lexical neighbours that are not linked."""
     source = choose_source(sources, [s.corpus.found.links for s in sources], "links", random)
     links = source.corpus.links
@@ -273,17 +236,14 @@ def sample_links(
         found += _hard_negatives(source, query, hard_negatives, random)
     candidates = list(dict.fromkeys(found))
     positives = np.array([np.isin(candidates, links[query]) for query in queries], dtype=np.bool_)
-    return CandidateBatch(
-        tuple(map(source.part, queries)),
-        tuple(map(source.part, candidates)),
-        positives,
-        _ignored(source, queries, candidates) & ~positives,
-    )
+    ignored = _ignored(source, queries, candidates) & ~positives
+    documents = tuple(map(source.part, [*queries, *candidates]))
+    return Batch(documents, {"positives": positives, "ignored": ignored})
 
 
 def sample_halves(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
-) -> CandidateBatch:
+) -> Batch:
     """Sample neighbourhoods of documents; each one's first half looks for its second half.
 
     The second halves of lexical neighbours are the hard negatives.
@@ -304,17 +264,17 @@ def sample_halves(
             rows.append(row)
     positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
     ignored = _ignored(source, chosen, rows) & ~positives
-    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
+    return Batch((*queries, *candidates), {"positives": positives, "ignored": ignored})
 
 
 def sample_neighbours(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
-) -> SimilarityBatch:
+) -> Batch:
     """Sample neighbourhoods of documents with the teacher's similarities among all of them."""
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
-    return SimilarityBatch(tuple(source.part(row) for row in rows), similarities)
+    return Batch(tuple(map(source.part, rows)), {"similarities": similarities})
 
 
 def choose_source(
@@ -400,7 +360,7 @@ def sample_labels(
     random: np.random.Generator,
     parts: int = 2,
     related: Mapping[int, Related] = MappingProxyType({}),
-) -> LabelBatch:
+) -> Batch:
     """Sample groups of two related documents, cut into sections: one label for each group.
 
     No document of a group is related to one of another group. Where no relations are known, a
@@ -445,7 +405,7 @@ def _labelled(
     size: int,
     parts: int,
     random: np.random.Generator,
-) -> LabelBatch:
+) -> Batch:
     """Cut groups into sections until there are `size` of them."""
     chosen: list[DocumentSlice] = []
     labels: list[int] = []
@@ -459,7 +419,7 @@ def _labelled(
             labels += [label] * len(cut)
         if len(chosen) >= size:
             break
-    return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))
+    return Batch(tuple(chosen), {"labels": np.array(labels, dtype=np.int64)})
 
 
 def _require_both_labels(sources: Sequence[TrainingSource]) -> None:
@@ -473,7 +433,7 @@ def _require_both_labels(sources: Sequence[TrainingSource]) -> None:
             )
 
 
-Sampler = Callable[[np.random.Generator], BatchSpec]
+Sampler = Callable[[np.random.Generator], Batch]
 _OF_WORDS = frozenset({"links", "halves", "distil"})  # kinds that know lexical neighbours
 
 

@@ -9,7 +9,7 @@ from index.document import Document
 from index.errors import CorpusError, DocumentError
 from index.progress import Progress
 from training.data.corpus_folder import DataSet
-from training.datasets.lines import part_of_file, read_judgements, require_files, require_folder
+from training.datasets.lines import part_of_file, read_judgements, require_files
 
 
 def read_beir(source: Path, progress: Progress) -> DataSet:
@@ -17,7 +17,6 @@ def read_beir(source: Path, progress: Progress) -> DataSet:
 
     Queries without judgements are left out.
     """
-    require_folder(source)
     corpus, queries_file = _file(source, "corpus"), _file(source, "queries")
     judged_in = sorted((source / "qrels").glob("*.tsv"))
     judged = read_judgements(judged_in, source, "file of judgements qrels/*.tsv")

@@ -2,36 +2,33 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.judgements import text_lines
+from evaluation.judgements import Pair, text_lines
 from index.corpus.json_lines import read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import DataSet, LabelledIds
+from training.data.corpus_folder import DataSet
 from training.datasets.dataset import (
     TENTHS,
     add_negatives,
     divide,
     make_document,
-    read_pair_lists,
     without_missing,
 )
 from training.datasets.lines import (
     files_below,
     one_file_a_part,
-    read_csv,
-    read_label,
     read_text,
     require_files,
-    require_folder,
 )
+from training.datasets.pair_tables import Layout, read_pair_tables
 
 TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"
 _ARROW = "==>"
-_TEXT_COLUMNS = ("label", "paper", "paper", "text", "text")
+_IDS, _TEXTS = Layout(("id",), "\t"), Layout(("id", "text"), "\t")
 _TITLE_COLUMNS = ("paper", "title", "year")
 _REFERENCES = re.compile(r"^[\s\d.]*(?:references|bibliography)\s*$", re.I | re.M)
 _ABSTRACT = re.compile(r"^\s*abstract\b", re.I | re.M)
@@ -46,24 +43,21 @@ def read_citations(source: Path, progress: Progress) -> DataSet:
     label, id, id, text and text are the form of the Long Range Arena: their texts are read as they
     are, and nothing beside them.
     """
-    require_folder(source)
     lists = sorted(source.glob("*.tsv"))
+    layout = _TEXTS if _hold_texts(lists) else _IDS
     left_out: Counter[str] = Counter()
     papers: dict[str, Document] = {}
-    if _hold_texts(lists):
-        pairs = _read_lists(lists, source, _TEXT_COLUMNS, papers, left_out, progress)
-        return DataSet(papers.values(), without_missing(pairs, papers, left_out), left_out=left_out)
-    texts = [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
-    require_files(texts, source, f"folder {TEXTS} with .txt files")
     if lists:
-        pairs = _read_lists(lists, source, _TEXT_COLUMNS[:3], papers, left_out, progress)
+        parts = one_file_a_part(lists, source)
+        pairs = read_pair_tables(parts, layout, papers, left_out, progress)
+    if layout is _IDS:
+        texts = [path for path in files_below(source, "*.txt") if TEXTS in path.parent.parts]
+        require_files(texts, source, f"folder {TEXTS} with .txt files")
         papers = _read_papers(texts, _read_titles(source, progress), left_out, progress)
-    else:
+    if not lists:
         networks = files_below(source, NETWORK)  # of all releases, the newest last
         require_files(networks, source, f"{NETWORK}, nor lists of pairs *.tsv")
-        cited = _read_network(networks[-1])
-        papers = _read_papers(texts, _read_titles(source, progress), left_out, progress)
-        pairs = _sample(cited, papers, left_out)
+        pairs = _sample(_read_network(networks[-1]), papers, left_out)
     return DataSet(papers.values(), without_missing(pairs, papers, left_out), left_out=left_out)
 
 
@@ -88,31 +82,6 @@ def _hold_texts(lists: Sequence[Path]) -> bool:
         return False
     first = next(text_lines(lists[0]), None)
     return first is not None and first.text.count("\t") > 2
-
-
-def _read_lists(
-    lists: Sequence[Path],
-    source: Path,
-    names: Sequence[str],
-    papers: dict[str, Document],
-    left_out: Counter[str],
-    progress: Progress,
-) -> dict[str, list[LabelledIds]]:
-    """Read the list of each part, and add the papers whose texts it has to `papers`.
-
-    Args:
-        names: of the columns.
-    """
-
-    def read_rows(path: Path) -> Iterator[tuple[str, LabelledIds]]:
-        for where, columns in read_csv(path, names, "\t"):
-            label, a, b, *texts = (column.strip() for column in columns)
-            for name, text in zip((a, b), texts, strict=False):  # a short list has none
-                if name not in papers and text:
-                    papers[name] = make_document(where, name, text)
-            yield where, LabelledIds(a, b, read_label(label.removesuffix(".0"), where))
-
-    return read_pair_lists(one_file_a_part(lists, source), read_rows, left_out, progress)
 
 
 def _read_network(path: Path) -> list[tuple[str, str]]:
@@ -168,7 +137,7 @@ def _read_papers(
 
 def _sample(
     cited: Sequence[tuple[str, str]], papers: dict[str, Document], left_out: Counter[str]
-) -> dict[str, list[LabelledIds]]:
+) -> dict[str, list[Pair]]:
     names = sorted(papers)
     # Of papers that cite each other one pair is made.
     once = {(min(pair), max(pair)): pair for pair in reversed(cited)}

@@ -12,11 +12,9 @@ from training.data.corpus_folder import DataSet, new_folder, write_corpus, write
 from training.datasets.beir import read_beir
 from training.datasets.citations import read_citations
 from training.datasets.dataset import paired_ids
-from training.datasets.news import read_news
+from training.datasets.pair_tables import read_news, read_text_pairs
 from training.datasets.plagiarism import read_plagiarism
-from training.datasets.text_pairs import read_text_pairs
 from training.datasets.trec import read_collection
-from training.datasets.triplets import read_triplets
 from training.datasets.wikipedia import read_similar_articles
 
 UNCLEAR = "unclear: ask those who distribute it"
@@ -44,7 +42,6 @@ DATASETS: Mapping[str, Known] = {
     "cnss": Known(UNCLEAR, read_news),
     "pan": Known(UNCLEAR, read_plagiarism),
     "pairs": Known("that of the texts", read_text_pairs),
-    "cail": Known(UNCLEAR, read_triplets),
     "trec": Known(
         "by agreement",
         read_collection,

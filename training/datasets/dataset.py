@@ -1,15 +1,13 @@
-"""Labelled pairs of data sets: read from lists, sampled, divided."""
+"""Labelled pairs of data sets: sampled, divided."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from evaluation.judgements import PARTS
+from evaluation.judgements import PARTS, Pair
 from index.document import Document
 from index.errors import CorpusError, DocumentError
-from index.progress import Progress
-from training.data.corpus_folder import LabelledIds, part_by_hash, unit_hash
+from training.data.corpus_folder import part_by_hash, unit_hash
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]
@@ -32,58 +30,15 @@ def make_document(
         raise CorpusError(f"{where}: {error}") from error
 
 
-def ends(pair: LabelledIds) -> tuple[str, str]:
-    """Return both documents of a pair, the same for (a, b) and (b, a)."""
-    return min(pair.source, pair.target), max(pair.source, pair.target)
-
-
-def read_pair_lists(
-    paths: Mapping[str, Path],
-    read_rows: Callable[[Path], Iterable[tuple[str, LabelledIds]]],
-    left_out: Counter[str],
-    progress: Progress,
-) -> dict[str, list[LabelledIds]]:
-    """Read the list of pairs of each part; of two labels for one pair the second is an error.
-
-    A pair that an earlier row or part has is left out and counted, and so is a document that is
-    paired with itself.
-
-    Args:
-        paths: of each part.
-        read_rows: gives the pairs of a list, each with its `file:line`.
-    """
-    listed: dict[str, list[LabelledIds]] = {}
-    known: dict[tuple[str, str], tuple[bool, str]] = {}
-    progress.started("reading pairs", None, unit="pairs")
-    for part, path in paths.items():
-        listed[part] = []
-        for where, pair in read_rows(path):
-            progress.advanced(1)
-            before, earlier = known.setdefault(ends(pair), (pair.label, where))
-            if pair.source == pair.target:
-                left_out["pairs of a text with itself"] += 1
-            elif before != pair.label:
-                raise CorpusError(
-                    f"{where}: {pair.source!r} and {pair.target!r} have another label at {earlier}"
-                )
-            elif earlier != where:
-                left_out["pairs that are there before"] += 1
-            else:
-                listed[part].append(pair)
-        if not listed[part]:
-            raise CorpusError(f"{path}: holds no pair")
-    return listed
-
-
-def divide(pairs: Iterable[LabelledIds], shares: Shares) -> dict[str, list[LabelledIds]]:
+def divide(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
     """Divide pairs into parts by a hash of their ends, each label by itself.
 
     Documents may be shared between parts, as in the papers.
     """
-    divided: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
+    divided: dict[str, list[Pair]] = {part: [] for part in PARTS}
     kept = list(pairs)
     for label in (True, False):
-        pair_of = {str(ends(pair)): pair for pair in kept if pair.label == label}
+        pair_of = {str(pair.ends): pair for pair in kept if pair.label == label}
         for key, part in part_by_hash(pair_of, "pair", shares).items():
             divided[part].append(pair_of[key])
     return divided
@@ -92,7 +47,7 @@ def divide(pairs: Iterable[LabelledIds], shares: Shares) -> dict[str, list[Label
 def add_negatives(
     positives: Sequence[tuple[str, str]],
     candidates: Callable[[str], Sequence[str]],
-) -> tuple[list[LabelledIds], int]:
+) -> tuple[list[Pair], int]:
     """Pair the source of each positive pair with a document that it does not match, by a hash.
 
     Args:
@@ -102,16 +57,16 @@ def add_negatives(
     Returns:
         The positive and negative pairs, and for how many positive ones there is no negative one.
     """
-    pairs = [LabelledIds(a, b, True) for a, b in positives]
-    used = {ends(pair) for pair in pairs}
+    pairs = [Pair(a, b, True) for a, b in positives]
+    used = {pair.ends for pair in pairs}
     missing = 0
     for number, (source, target) in enumerate(positives):
         some = candidates(source)
         start = int(unit_hash(f"negative {number} {source} {target}") * len(some))
         for step in range(len(some)):
-            pair = LabelledIds(source, some[(start + step) % len(some)], False)
-            if pair.source != pair.target and ends(pair) not in used:
-                used.add(ends(pair))
+            pair = Pair(source, some[(start + step) % len(some)], False)
+            if pair.source != pair.target and pair.ends not in used:
+                used.add(pair.ends)
                 pairs.append(pair)
                 break
         else:
@@ -120,12 +75,12 @@ def add_negatives(
 
 
 def without_missing(
-    pairs: Mapping[str, Sequence[LabelledIds]], known: Iterable[str], left_out: Counter[str]
-) -> dict[str, list[LabelledIds]]:
+    pairs: Mapping[str, Sequence[Pair]], known: Iterable[str], left_out: Counter[str]
+) -> dict[str, list[Pair]]:
     """Leave out the pairs of documents whose text is missing, and count them."""
     having = set(known)
     kept = {
-        part: [pair for pair in some if having.issuperset(ends(pair))]
+        part: [pair for pair in some if having.issuperset(pair.ends)]
         for part, some in pairs.items()
     }
     before, after = (sum(map(len, some.values())) for some in (pairs, kept))
@@ -138,6 +93,6 @@ def without_missing(
     return kept
 
 
-def paired_ids(pairs: Mapping[str, Sequence[LabelledIds]]) -> set[str]:
+def paired_ids(pairs: Mapping[str, Sequence[Pair]]) -> set[str]:
     """Return the ids of all documents of pairs."""
-    return {name for some in pairs.values() for pair in some for name in ends(pair)}
+    return {name for some in pairs.values() for pair in some for name in pair.ends}

@@ -1,15 +1,12 @@
-"""The lines and columns of a distributed file; whatever is wrong names file and line."""
+"""The files of a data set and their lines; whatever is wrong names file and line."""
 
-import csv
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.judgements import PARTS, read_qrels, text_lines
+from index.corpus.json_lines import parse_object
 from index.errors import CorpusError
-
-_LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
 
 # The names of the parts in distributed files, whole words of the file's name.
 _PART_NAMES = {
@@ -26,14 +23,10 @@ def require_files(paths: Sequence[Path], source: Path, expected: str) -> Sequenc
     return paths
 
 
-def require_folder(source: Path) -> None:
-    """Check that a source is a folder."""
-    if not source.is_dir():
-        raise CorpusError(f"{source}: there is no such folder")
-
-
 def files_below(folder: Path, *patterns: str) -> list[Path]:
     """Return the files at any depth whose names match a pattern, in order, without hidden ones."""
+    if not folder.is_dir():
+        raise CorpusError(f"{folder}: there is no such folder")
     found = {path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()}
     return sorted(path for path in found if not path.name.startswith("."))
 
@@ -51,44 +44,15 @@ def read_judgements(
     return list(found.values())
 
 
-def read_csv(
-    path: Path, names: Sequence[str], delimiter: str = ","
-) -> Iterator[tuple[str, list[str]]]:
-    """Read columns that may be quoted, each row with the `file:line` at which it ends.
-
-    A first row whose first column is the first name is skipped.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST))
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream, delimiter=delimiter, strict=True)
-        try:
-            for number, columns in enumerate(rows):
-                if not columns or (number == 0 and columns[0].strip().lower() == names[0]):
-                    continue
-                where = f"{path}:{rows.line_num}"
-                if len(columns) != len(names):
-                    raise CorpusError(
-                        f"{where}: has {len(columns)} columns, not {', '.join(names)}"
-                    )
-                yield where, columns
-        except csv.Error as error:
-            raise CorpusError(f"{path}:{rows.line_num}: is not CSV: {error}") from error
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{path}: is not UTF-8 after line {rows.line_num}") from error
-
-
 def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read JSON Lines, each object with the `file:line` it is from."""
     for path in paths:
         for line in text_lines(path):
             where = f"{path}:{line.number}"
             try:
-                record = json.loads(line.text)
-            except (ValueError, RecursionError) as error:
-                raise CorpusError(f"{where}: is not JSON") from error
-            if not isinstance(record, dict):
-                raise CorpusError(f"{where}: is not a JSON object")
-            yield where, record
+                yield where, parse_object(line.text)
+            except CorpusError as error:
+                raise CorpusError(f"{where}: {error}") from error
 
 
 def text_field(record: dict[str, Any], name: str, where: str) -> str:
@@ -133,7 +97,6 @@ def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
 
 def files_of_parts(source: Path, expected: str, *patterns: str) -> dict[str, Path]:
     """Return the file of each part, train, valid and test, below a folder."""
-    require_folder(source)
     paths = files_below(source, *patterns)
     return one_file_a_part(require_files(paths, source, expected), source)
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from evaluation.judgements import PARTS
+from evaluation.judgements import PARTS, Pair
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.data.corpus_folder import DataSet, LabelledIds, part_by_hash, unit_hash
+from training.data.corpus_folder import DataSet, part_by_hash, unit_hash
 from training.datasets.dataset import Shares, make_document
-from training.datasets.lines import files_below, read_text, require_files, require_folder
+from training.datasets.lines import files_below, read_text, require_files
 
 SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
 _OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
@@ -48,7 +48,6 @@ class Case:
 
 def read_plagiarism(source: Path, progress: Progress) -> DataSet:
     """Read cases of plagiarism as pairs of passages; a suspicious document is in one part."""
-    require_folder(source)
     annotations, paths = files_below(source, "*.xml"), files_below(source, "*.txt")
     require_files(annotations, source, ".xml file of annotations")
     texts = _index_texts(require_files(paths, source, ".txt file of a document"))
@@ -110,7 +109,7 @@ def _make_pairs(cases: Sequence[Case], texts: Mapping[str, Path], progress: Prog
         taken[case.source].append((case.that[0], sum(case.that)))
     read = lru_cache(_TEXTS_HELD)(read_text)
     documents: dict[str, Document] = {}
-    pairs: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
+    pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
     left_out: Counter[str] = Counter()
     progress.started("reading passages", len(cases), unit="cases")
     for case in cases:
@@ -121,14 +120,14 @@ def _make_pairs(cases: Sequence[Case], texts: Mapping[str, Path], progress: Prog
         text = read(paths[1])
         that = _passage(text, case.that, paths[1], case)
         ours = _add(documents, case, this, case.suspicious, case.this)
-        some.append(LabelledIds(ours, _add(documents, case, that, case.source, case.that), True))
+        some.append(Pair(ours, _add(documents, case, that, case.source, case.that), True))
         start = _free_place(text, case, taken[case.source])
         if start is None:
             left_out["cases without a negative pair"] += 1
         else:
             place = (start, case.that[1])
             other = _add(documents, case, text[start : sum(place)], case.source, place)
-            some.append(LabelledIds(ours, other, False))
+            some.append(Pair(ours, other, False))
     # Cases of one passage with two sources give it two pairs, and repeated cases the same one.
     unique = {part: list(dict.fromkeys(some)) for part, some in pairs.items()}
     return DataSet(list(documents.values()), unique, left_out=left_out)

@@ -18,7 +18,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus_folder import DataSet
 from training.datasets.dataset import make_document
-from training.datasets.lines import files_below, read_judgements, require_files, require_folder
+from training.datasets.lines import files_below, read_judgements, require_files
 
 DOCUMENTS, TOPICS, QRELS = "documents", "topics*", "qrels*"
 _NUMBER = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.I | re.S)
@@ -37,9 +37,8 @@ def read_collection(source: Path, progress: Progress) -> DataSet:
     The text of a query is title, description and narrative of its topic. A document without text is
     skipped and reported.
     """
-    require_folder(source)
     documents = files_below(source / DOCUMENTS, "*")
-    for path in require_files(documents, source, f"folder {DOCUMENTS} with files"):
+    for path in require_files(documents, source / DOCUMENTS, "file of documents"):
         if path.suffix in (".Z", ".z", ".bz2", ".zip"):
             raise CorpusError(f"{path}: is compressed: expand it, or use gzip")
     topic_files = require_files(_files(source, TOPICS), source, f"file {TOPICS}")

@@ -29,7 +29,6 @@ from training.datasets.lines import (
     files_below,
     read_objects,
     require_files,
-    require_folder,
     text_field,
 )
 
@@ -50,7 +49,6 @@ def read_similar_articles(source: Path, progress: Progress) -> DataSet:
     Of a matching pair the article with the smaller title is the source, and an article that the
     source links to and does not match makes a negative pair. Only articles of pairs are kept.
     """
-    require_folder(source)
     paths = files_below(source, *_ARTICLES)
     require_files(paths, source, "file of articles (*.jsonl, wiki_00)")
     articles = {article.document.id: article for article in _read_articles(paths, progress)}

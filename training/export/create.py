@@ -36,7 +36,7 @@ from training.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from training.recipe import RecipeTable, read_recipe_file
+from training.recipe import RecipeTable, configured, read_recipe_file
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -70,12 +70,7 @@ class Recipe(RecipeTable):
                 f"model.{min(unknown)}: unknown field of the architecture {self.architecture}"
             )
         if not self.initialise_from_bert:  # whose sizes are others
-            config(
-                block_length=self.block_length,
-                max_blocks=self.max_blocks,
-                dimension=self.dimension,
-                **self.model,
-            )
+            _configure(self)
         return self
 
 
@@ -138,27 +133,33 @@ def write_files(
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
     """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
-    made = _architecture(checkpoint)
-    return load_weights(lambda: made(model_config(checkpoint)), checkpoint.directory)
+
+    def make() -> EncoderModel:
+        config = model_config(checkpoint)
+        return ENCODERS[checkpoint.architecture](config)
+
+    return load_weights(make, checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
     """Return the architecture's configuration of a checkpoint."""
-    config: EncoderConfig = _architecture(checkpoint).configuration(
-        block_length=checkpoint.block_length,
-        max_blocks=checkpoint.max_blocks,
-        dimension=checkpoint.dimension,
-        **checkpoint.model,
-    )
-    return config
-
-
-def _architecture(checkpoint: Checkpoint) -> type[EncoderModel]:
     if checkpoint.architecture not in ENCODERS:
         raise CheckpointError(
             f"{checkpoint.directory}: unknown architecture {checkpoint.architecture!r}"
         )
-    return ENCODERS[checkpoint.architecture]
+    return _configure(checkpoint)
+
+
+def _configure(source: Recipe | Checkpoint, **sizes: Any) -> EncoderConfig:
+    """Make the configuration of an architecture; `sizes` hold where `[model]` says nothing."""
+    config: EncoderConfig = configured(
+        ENCODERS[source.architecture].configuration,
+        block_length=source.block_length,
+        max_blocks=source.max_blocks,
+        dimension=source.dimension,
+        **(sizes | dict(source.model)),
+    )
+    return config
 
 
 def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
@@ -171,13 +172,7 @@ def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) ->
         sizes = {name: size for name, size in of_bert.items() if name in known}
     torch.manual_seed(seed)
     try:
-        config = architecture.configuration(
-            block_length=recipe.block_length,
-            max_blocks=recipe.max_blocks,
-            dimension=recipe.dimension,
-            **(sizes | recipe.model),
-        )
-        model = architecture(config)
+        model = architecture(_configure(recipe, **sizes))
         if recipe.initialise_from_bert:
             model.load_bert(folder)
         if recipe.begin_as_mean:
@@ -191,13 +186,9 @@ def _config_of(recipe: Recipe, config: EncoderConfig, tokenizer: Tokenizer) -> d
     model = asdict(config)
     for name in ("block_length", "max_blocks", "dimension"):
         del model[name]
+    of_model = {"dimension", "initialise_from_bert", "begin_as_mean", "model"}
     return {
-        "name": recipe.name,
-        "architecture": recipe.architecture,
-        "block_length": config.block_length,
-        "max_blocks": config.max_blocks,
-        "long_sentence": recipe.long_sentence,
-        "language": recipe.language,
+        **recipe.model_dump(exclude=of_model),
         **_special_tokens(tokenizer),
         "block_dimension": config.hidden_size,
         "dimension": config.dimension,
@@ -220,7 +211,7 @@ def create_reranker(recipe: RerankerRecipe, bert: str, directory: Path) -> Reran
     try:
         shape = PairShape(**recipe.pair)
         sizes["length"] = shape.length
-        model = MatchIgnition(MatchIgnitionConfig(**(sizes | recipe.model)))
+        model = MatchIgnition(configured(MatchIgnitionConfig, **(sizes | recipe.model)))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     load_bert_into_pairs(model.cross_encoder, folder)
@@ -237,7 +228,11 @@ def load_reranker_model(
     `changes` of its configuration are for comparisons: another `importance`, say.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-    return load_weights(lambda: MatchIgnition(MatchIgnitionConfig(**sizes)), checkpoint.directory)
+
+    def make() -> MatchIgnition:
+        return MatchIgnition(configured(MatchIgnitionConfig, **sizes))
+
+    return load_weights(make, checkpoint.directory)
 
 
 def _reranker_config_of(

@@ -54,7 +54,8 @@ from training.export.graphs import (
     with_onnx_rnns,
 )
 from training.export.quantise import Array, Sample, quantise
-from training.models.architecture import EncoderModel, RecurrentModel
+from training.models.architecture import EncoderModel
+from training.models.ernie_doc import ErnieDoc
 
 # Compares precisions of a checkpoint with its fp32 over documents.
 Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]
@@ -165,7 +166,7 @@ def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenB
 def _encode_blocks(
     checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
 ) -> torch.Tensor:
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         return encode_document_blocks(checkpoint, model, blocks)
     rows = []
     for block in blocks:
@@ -196,7 +197,7 @@ def _samples(
 def _block_samples(
     checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
 ) -> list[Sample]:
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         return step_samples(checkpoint, model, blocks)
     samples: list[Sample] = []
     for block in blocks:
@@ -227,7 +228,7 @@ def _write_graphs(
 
 
 def _export_block_encoder(model: EncoderModel, path: Path) -> None:
-    if isinstance(model, RecurrentModel):
+    if isinstance(model, ErnieDoc):
         export_step(model, path)
         return
     config = model.config

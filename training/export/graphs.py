@@ -26,7 +26,8 @@ from encoder.onnx_encoder import read_segments
 from encoder.onnx_session import open_section_graph
 from training.batch import pad_tokens
 from training.export.quantise import Array, Sample
-from training.models.architecture import EncoderModel, RecurrentModel
+from training.models.architecture import EncoderModel
+from training.models.ernie_doc import ErnieDoc
 
 _OPSET = 20  # the first with Gelu as one operator
 _LEAST_SHARED = 256  # bytes: from smaller arrays the shapes of others are inferred
@@ -188,9 +189,7 @@ def with_onnx_rnns(module: M) -> M:
 Blocks = Sequence[Sequence[int]]
 
 
-def encode_document_blocks(
-    checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks
-) -> torch.Tensor:
+def encode_document_blocks(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> torch.Tensor:
     """Encode the blocks of one document with the model itself: [S, H]."""
     first, last = checkpoint.start_token, checkpoint.end_token
     tokens = [torch.tensor([first, *block, last]) for block in blocks]
@@ -198,7 +197,7 @@ def encode_document_blocks(
     return model.segment_vectors(ids[None], mask[None])[0]
 
 
-def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) -> list[Sample]:
+def step_samples(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> list[Sample]:
     """Return the inputs of every step of one document, the memory among them."""
     samples: list[Sample] = []
 
@@ -213,7 +212,7 @@ def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) 
     return samples
 
 
-def export_step(model: RecurrentModel, path: Path) -> None:
+def export_step(model: ErnieDoc, path: Path) -> None:
     """Export the step of a recurrent encoder: one segment, with the memory as input and output.
 
     Documents and tokens are its dynamic axes. The loop over segments is in

@@ -24,7 +24,6 @@ from training.data.sampling import TrainingSource, sampler_of
 from training.jobs.output import RUN, Trained, make_report
 from training.jobs.validation import (
     LOSS,
-    Validation,
     choose_figure,
     held_out_batches,
     held_out_loss,
@@ -114,9 +113,8 @@ def _validation(
         batches = held_out_batches(data, recipe.documents)
         return held_out_loss(recipe, objectives, batches, reader)
     searched = _SEARCHED if recipe.sentence_level.trained == "frozen" else _SEARCHED_FROM_TOKENS
-    validation = Validation(choose_figure(data), recipe.max_blocks, searched)
     return lambda trained: Validated(
-        measure(data, model_similarities(trained, reader, recipe), validation)
+        measure(data, model_similarities(trained, reader, recipe), recipe.max_blocks, searched)
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from encoder.arrays import Float32, Int64
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
@@ -21,7 +22,6 @@ from training.data.rerank_pairs import (
     QUERIES,
     LabelledPairDataset,
     RerankData,
-    check_rerank_files,
     prepare_rerank_data,
     read_rerank_corpora,
     rerank_fingerprint,
@@ -38,6 +38,7 @@ from training.recipe import RerankRecipe
 from training.trained_checkpoint import write_trained_reranker
 
 _PAIRS_A_PASS = 32
+_MATCHES = 0.5  # share of the sampled pairs of a step
 
 
 def rerank_objective(
@@ -49,9 +50,9 @@ def rerank_objective(
     """Make the objective of labelled pairs.
 
     A step samples pairs with replacement. The probability of a corpus is proportional to the square
-    root of its matches, so that few matches are not memorised; the share of matches is the
-    recipe's, or that of the corpus if pairs are given, and either text comes first. Pairs are
-    truncated to the recipe's `tokens`, which makes steps faster.
+    root of its matches, so that few matches are not memorised; half of the pairs match, or the
+    share of the corpus if pairs are given, and either text comes first. Pairs are truncated to the
+    recipe's `tokens`, which makes steps faster.
 
     Args:
         tables: the pairs of each corpus.
@@ -70,14 +71,14 @@ def rerank_objective(
             corpus = chance.choice(len(tables), p=roots / roots.sum())
             table, (others, matches) = tables[corpus], rows[corpus]
             share = len(matches) / (len(matches) + len(others))
-            positives = share if recipe.pairs == "given" else recipe.positives
+            positives = share if recipe.pairs == "given" else _MATCHES
             row = int(chance.choice(matches if chance.random() < positives else others))
             swapped = bool(chance.integers(2))
             chosen.append(table.pair(row, first, last, swapped=swapped, most=most))
             labels[number] = table.labels[row]
         return _task(chosen, labels, checkpoint.padding_token)
 
-    return Objective(recipe.name, recipe.weight, sample)
+    return Objective(recipe.kind, recipe.weight, sample)
 
 
 def score_pairs(
@@ -90,7 +91,7 @@ def score_pairs(
         pairs = [table.pair(row, checkpoint.start_token, checkpoint.end_token) for row in rows]
         inputs = collate_pairs(pairs, checkpoint.padding_token)
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
-            found = model(*(torch.from_numpy(array).to(device) for array in inputs))
+            found = model(*(tensor.to(device) for tensor in inputs))
         logits[rows] = found.float().cpu().numpy()
     return logits
 
@@ -106,7 +107,7 @@ def _rows_by_label(table: LabelledPairDataset, number: int) -> tuple[Int64, Int6
 
 
 def _task(pairs: Sequence[PairTokens], labels: Float32, padding_token: int) -> Task[MatchIgnition]:
-    inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
+    inputs = collate_pairs(pairs, padding_token)
     targets = torch.from_numpy(labels)
 
     def losses(model: MatchIgnition) -> dict[str, Tensor]:
@@ -136,7 +137,6 @@ def train_reranker(
             "computes what the model computes, so that it cannot be served"
         )
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
-    check_rerank_files(job.files, given=objective.pairs == "given")
     corpora = read_rerank_corpora(job.files, recipe.seed, allow_shared=job.allow_shared)
     data = prepare_rerank_data(corpora, job.start, objective, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
@@ -206,14 +206,14 @@ def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> Rera
     return load_reranker_checkpoint(job.output)
 
 
-def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int64, Int64, Int64]:
-    """Pad pairs to one batch: token ids, token types and special places, each Int64[N, T]."""
-    length = max(len(pair) for pair in pairs)
-    ids = np.full((len(pairs), length), padding_token, dtype=np.int64)
-    types = np.zeros((len(pairs), length), dtype=np.int64)
-    special = np.full((len(pairs), length), PADDING, dtype=np.int64)
-    for row, pair in enumerate(pairs):
-        ids[row, : len(pair)] = pair.input_ids
-        types[row, : len(pair)] = pair.token_types
-        special[row, : len(pair)] = pair.special
-    return ids, types, special
+def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> list[Tensor]:
+    """Pad pairs to one batch: token ids, token types and special places, each int64 [N, T]."""
+    padding = {"input_ids": padding_token, "token_types": 0, "special": PADDING}
+    return [
+        pad_sequence(
+            [torch.from_numpy(getattr(pair, name)) for pair in pairs],
+            batch_first=True,
+            padding_value=value,
+        )
+        for name, value in padding.items()
+    ]

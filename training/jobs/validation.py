@@ -4,7 +4,6 @@ Pretraining is validated by the loss of its own objectives.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from index.errors import CorpusError
 from training.collate import Reader, encode_slices, task_of
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN, VALID
-from training.data.sampling import DocumentsBatch, DocumentSlice
+from training.data.sampling import Batch, DocumentSlice
 from training.loop import Validated
 from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
@@ -33,45 +32,35 @@ _OTHERS = 2_000  # documents of the training part among whose halves they are se
 Similarities = Callable[[Sequence[DocumentSlice], Int64], Float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """What is measured.
-
-    Attributes:
-        figure: as `choose_figure` gives it.
-        max_blocks: blocks of a document that are read.
-        documents: of a corpus that are searched, at most. Queries are left out for it, but no
-            document that matches one of those that stay.
-    """
-
-    figure: str
-    max_blocks: int
-    documents: int
-
-
 def choose_figure(data: Sequence[TrainingCorpus]) -> str:
-    """Return the best figure that the data allows: of links, else of pairs, else of halves."""
+    """Return the best figure that the data allows: of links, else of pairs, else of halves.
+
+    Of all, higher is better.
+    """
     if any(corpus.judgements for corpus in data):
         return LINKS
     return PAIRS if any(corpus.has_valid_pairs() for corpus in data) else HALVES
 
 
 def measure(
-    data: Sequence[TrainingCorpus], similarities: Similarities, validation: Validation
+    data: Sequence[TrainingCorpus], similarities: Similarities, max_blocks: int, documents: int
 ) -> float:
-    """Return a figure, the mean over the corpora that allow it; higher is better.
+    """Return the figure of `choose_figure`, the mean over the corpora that allow it.
 
     Args:
         data: corpora; the number of a part's archive is their place.
+        max_blocks: blocks of a document that are read.
+        documents: of a corpus that are searched, at most. Queries are left out for it, but no
+            document that matches one of those that stay.
     """
-    figure, figures = validation.figure, []
+    figure, figures = choose_figure(data), []
     for number, corpus in enumerate(data):
         if figure == LINKS and corpus.judgements:
-            figures.append(_links(number, corpus, similarities, validation.documents))
+            figures.append(_links(number, corpus, similarities, documents))
         elif figure == PAIRS and corpus.has_valid_pairs():
-            figures.append(_pairs(number, corpus, similarities, validation.documents))
+            figures.append(_pairs(number, corpus, similarities, documents))
         elif figure == HALVES and len(corpus.rows(VALID)):
-            figures.append(_halves(number, corpus, similarities, validation))
+            figures.append(_halves(number, corpus, similarities, max_blocks, documents))
     return float(np.mean(figures)) if figures else 0.0
 
 
@@ -125,14 +114,14 @@ def _pairs(number: int, corpus: TrainingCorpus, similarities: Similarities, limi
 
 
 def _halves(
-    number: int, corpus: TrainingCorpus, similarities: Similarities, validation: Validation
+    number: int, corpus: TrainingCorpus, similarities: Similarities, max_blocks: int, limit: int
 ) -> float:
     """Return the mean reciprocal rank of second halves, searched by first halves, and back."""
-    half = max(1, validation.documents // 2)
+    half = max(1, limit // 2)
     held_out = corpus.rows(VALID)[: min(_HELD_OUT, half)]
     others = corpus.rows(TRAIN)[: min(_OTHERS, half)]
     rows = np.concatenate([held_out, others]).tolist()
-    cut = [_cut(number, corpus, row, validation.max_blocks) for row in rows]
+    cut = [_cut(number, corpus, row, max_blocks) for row in rows]
     halves = [first for first, _ in cut] + [second for _, second in cut]
     here: Int64 = np.arange(len(held_out), dtype=np.int64)
     both = similarities(halves, np.concatenate([here, len(rows) + here]))
@@ -209,7 +198,7 @@ def held_out_loss(
         ):
             for number, parts in enumerate(batches):
                 generator = step_generator(recipe.seed, 0, stream, number)
-                task = task_of(table, DocumentsBatch(tuple(parts)), reader, made.head, generator)
+                task = task_of(table, Batch(tuple(parts)), reader, made.head, generator)
                 bf16 = recipe.precision == "bf16"
                 with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                     losses = {name: loss.item() for name, loss in task(model).items()}

@@ -7,9 +7,11 @@ An architecture is a frozen configuration and an `EncoderModel` that names it. O
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
+import pydantic.dataclasses
 import torch
+from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from training.errors import TrainingRecipeError
@@ -49,9 +51,15 @@ class Sections(OnDevice):
     successors: Tensor
 
 
-@dataclass(frozen=True, slots=True)
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)  # of configurations
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, slots=True, config=STRICT)
 class EncoderConfig:
     """What every configuration of an encoder has; fields of its own come on top.
+
+    A value that is no size or choice is a `pydantic.ValidationError`.
 
     Attributes:
         vocabulary_size: rows of the token embedding.
@@ -65,12 +73,12 @@ class EncoderConfig:
             from.
     """
 
-    vocabulary_size: int = 30_522
-    block_length: int = 512
-    max_blocks: int = 64
-    hidden_size: int = 768
-    dimension: int = 768
-    dropout: float = 0.1
+    vocabulary_size: PositiveInt = 30_522
+    block_length: PositiveInt = 512
+    max_blocks: PositiveInt = 64
+    hidden_size: PositiveInt = 768
+    dimension: PositiveInt = 768
+    dropout: Share = 0.1
     layer_norm_epsilon: float = 1e-12
 
     predicts_blocks: ClassVar[bool] = False
@@ -109,8 +117,8 @@ class EncoderModel(TrainableModel):
         block_level: class of the block encoder.
         document_level: class of the document encoder.
         config: sizes and choices.
-        block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of a
-            `RecurrentModel` one step, with a memory.
+        block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of an
+            `ErnieDoc` one step, with a memory.
         document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
             may be left out -> document vectors [D, dimension] of unit norm.
         training_input: the field of a `training.batch.DocumentBatch` that the document level reads
@@ -155,23 +163,6 @@ class EncoderModel(TrainableModel):
         """The sentence level."""
         return self.block_encoder
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: Any = None) -> Tensor:
-        """Encode documents end to end.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a block without a single token is padding.
-            also: the training input of the document level.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
-        documents, blocks, _ = input_ids.shape
-        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
-        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), also)
-        return result
-
     @property
     def section_reader(self) -> nn.Module | None:
         """What reads a section of a document and the next one, a separate graph.
@@ -181,27 +172,3 @@ class EncoderModel(TrainableModel):
         attention of the blocks [S, T]. None where the model has no sections.
         """
         return None
-
-
-class RecurrentModel(EncoderModel):
-    """An encoder that reads the blocks of a document in order, each with a memory of those before.
-
-    Its block vectors depend on the whole document: none can be computed or stored alone. Tokens are
-    [D, S, T] of D documents of S blocks; a block without a single token is padding and comes last.
-    """
-
-    @abstractmethod
-    def no_memory(self, documents: int) -> tuple[Tensor, Tensor]:
-        """Return the memory before the first block of so many documents, and its mask."""
-
-    @abstractmethod
-    def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Return the states [D, T, H] of each of the S blocks, when all of them have been read."""
-
-    @abstractmethod
-    def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
-
-    @abstractmethod
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
-        """Return the document vectors [D, dimension], of unit norm."""

@@ -23,31 +23,32 @@ blocks; two documents meet in the cosine of their vectors, not in a perceptron, 
 can be stored as one vector.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.architecture import STRICT, EncoderConfig, EncoderModel
 from training.models.layers import (
     MASK_VALUE,
     Bidirectional,
     TokenEncoder,
-    check_output_size,
     masked_mean,
 )
 from training.models.weights import BertWeights
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class BaselineConfig(EncoderConfig):
     """Sizes of a baseline, whose token embedding is as wide as a block vector."""
 
-    block_length: int = 64
-    hidden_size: int = 256
-    dimension: int = 256
+    block_length: PositiveInt = 64
+    hidden_size: PositiveInt = 256
+    dimension: PositiveInt = 256
 
 
 class Baseline(EncoderModel):
@@ -59,7 +60,7 @@ class Baseline(EncoderModel):
         bert.copy_into(embedding, {"weight": bert["embeddings.word_embeddings.weight"]})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class HanConfig(BaselineConfig):
     """Sizes of HAN, and of SMASH.
 
@@ -67,12 +68,8 @@ class HanConfig(BaselineConfig):
         paragraph_blocks: sentence blocks of a paragraph; 0 for HAN, which has no paragraphs.
     """
 
-    paragraph_blocks: int = 0
-
-    def __post_init__(self) -> None:
-        check_output_size("hidden_size", self.hidden_size)
-        if self.paragraph_blocks < 0:
-            raise ValueError(f"paragraph_blocks must not be negative: {self.paragraph_blocks}")
+    hidden_size: Annotated[int, Field(gt=0, multiple_of=2)] = 256  # half of it a direction
+    paragraph_blocks: NonNegativeInt = 0
 
 
 class AttentiveGru(nn.Module):
@@ -152,7 +149,7 @@ class Han(Baseline):
     document_level = DocumentLevel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class DssmConfig(BaselineConfig):
     """Sizes of DSSM: the paper's layers are 300, 300 and 128 wide.
 
@@ -162,9 +159,9 @@ class DssmConfig(BaselineConfig):
         dimension: width of the third.
     """
 
-    hidden_size: int = 300
-    middle_size: int = 300
-    dimension: int = 128
+    hidden_size: PositiveInt = 300
+    middle_size: PositiveInt = 300
+    dimension: PositiveInt = 128
 
 
 class BagOfWords(TokenEncoder):

@@ -21,15 +21,17 @@ Where this differs from the paper:
   that is not cut is a section whose successor is itself: so it is encoded outside of training.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.models.architecture import (
+    STRICT,
     EncoderConfig,
     EncoderModel,
     Sections,
@@ -40,8 +42,6 @@ from training.models.layers import (
     BlockEncoder,
     Pooling,
     attention_bias,
-    check_output_size,
-    check_pooling,
     masked_mean,
     project_first,
 )
@@ -50,7 +50,7 @@ from training.models.weights import load_bert_into
 Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class ColdeConfig(EncoderConfig):
     """Sizes and choices of one CoLDE encoder. The defaults are the paper's (section 4.1.2).
 
@@ -75,13 +75,13 @@ class ColdeConfig(EncoderConfig):
             section in training, it is the paper's CoLDE-Aug (4.5.1).
     """
 
-    max_sections: int = 5
-    intermediate_size: int = 3_072
-    attention_heads: int = 12
-    sentence_layers: int = 12
-    chunk_heads: int = 4
-    lstm_size: int = 512
-    dimension: int = 256
+    max_sections: PositiveInt = 5
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    sentence_layers: PositiveInt = 12
+    chunk_heads: PositiveInt = 4
+    lstm_size: Annotated[int, Field(gt=0, multiple_of=2)] = 512
+    dimension: PositiveInt = 256
     pooling: Pooling = "cls"
     aggregate: Aggregate = "lstm"
     positions: bool = True
@@ -90,9 +90,6 @@ class ColdeConfig(EncoderConfig):
     pooled_tokens: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling)
-        if self.aggregate not in get_args(Aggregate):
-            raise ValueError(f"aggregate must be one of {get_args(Aggregate)}")
         if not self.positions and not self.reads_order:
             raise ValueError(
                 f"positions = false goes with attention and LSTM, not with {self.aggregate!r}: "
@@ -102,7 +99,6 @@ class ColdeConfig(EncoderConfig):
             raise ValueError(
                 f"hidden_size {self.hidden_size} is no multiple of {self.chunk_heads} chunk_heads"
             )
-        check_output_size("lstm_size", self.lstm_size)
 
     @property
     def reads_order(self) -> bool:

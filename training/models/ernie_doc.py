@@ -10,23 +10,21 @@ with a sentence where it can; a block vector is the [CLS] of unit norm, before t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from training.models.architecture import EncoderConfig, RecurrentModel
+from training.models.architecture import STRICT, EncoderConfig, EncoderModel
 from training.models.layers import (
-    Pooling,
     TokenEncoder,
     TransformerLayer,
     attention_bias,
-    check_pooling,
-    masked_mean,
 )
 from training.models.weights import FEED_FORWARD, BertWeights
 
@@ -40,13 +38,14 @@ _BERT_LAYERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class ErnieDocConfig(EncoderConfig):
     """Sizes and choices of one ERNIE-Doc. The defaults are the paper's base size (section 4.2.2).
 
     A sentence block is a segment of L tokens; nothing in the model depends on `max_blocks`.
 
     Attributes:
+        block_length: tokens of a segment (L): [CLS], [SEP] and one between them at least.
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of each layer.
         sentence_layers: layers (N).
@@ -54,35 +53,17 @@ class ErnieDocConfig(EncoderConfig):
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
             (section 3.3); "layer_below", its input, as in Transformer-XL (section 3.1); "none".
         retrospective: whether every segment is fed twice (section 3.2).
-        pooling: a segment is represented by its first token ("cls", the paper) or by the mean of
-            its tokens ("mean").
     """
 
-    intermediate_size: int = 3_072
-    attention_heads: int = 12
-    sentence_layers: int = 12
-    memory_length: int = 128
+    block_length: Annotated[int, Field(ge=3)] = 512
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    sentence_layers: PositiveInt = 12
+    memory_length: PositiveInt = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
-    pooling: Pooling = "cls"
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling)
-        if self.recurrence not in get_args(Recurrence):
-            raise ValueError(
-                f"recurrence must be one of {', '.join(get_args(Recurrence))}, "
-                f"not {self.recurrence!r}"
-            )
-        if self.memory_length < 1:
-            raise ValueError(
-                f"memory_length must be at least 1, not {self.memory_length}: a model without a "
-                'memory has recurrence = "none"'
-            )
-        if self.block_length < 3:
-            raise ValueError(
-                f"block_length must be at least 3, a token between [CLS] and [SEP], not "
-                f"{self.block_length}"
-            )
         if self.retrospective and self.recurrence == "none":
             raise ValueError(
                 'retrospective = true takes a memory: with recurrence = "none" nothing of the '
@@ -171,12 +152,6 @@ class SegmentEncoder(TokenEncoder):
             return states, memory
         return states, self._remember(memory, torch.stack(kept), mask)
 
-    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of segments: [D, T, H], [D, T] -> [D, H], unit norm."""
-        cls = self.config.pooling == "cls"
-        pooled = states[:, 0] if cls else masked_mean(states, attention_mask)
-        return F.normalize(pooled, dim=-1)
-
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, memory: Tensor, memory_mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,7 +160,7 @@ class SegmentEncoder(TokenEncoder):
         Returned are block vectors [D, H] of unit norm, states and mask of the next memory.
         """
         states, after = self.step(input_ids, attention_mask, Memory(memory, memory_mask))
-        return self.pool(states, attention_mask), after.states, after.mask
+        return _block_vectors(states), after.states, after.mask
 
     def _remember(self, memory: Memory, states: Tensor, mask: Tensor) -> Memory:
         """Keep the last m states [N, D, T, H]; mask [D, m + T] is that of the memory and them."""
@@ -212,8 +187,12 @@ class LastSegment(nn.Module):
         return F.normalize(self.projection(self.dropout(vectors)), dim=-1)
 
 
-class ErnieDoc(RecurrentModel):
-    """One tower of the Siamese pair, end to end."""
+class ErnieDoc(EncoderModel):
+    """One tower of the Siamese pair, end to end.
+
+    Its block vectors depend on the whole document: none can be computed or stored alone. Tokens are
+    [D, S, T] of D documents of S segments; one without a single token is padding and comes last.
+    """
 
     name = "ernie-doc"
     configuration = ErnieDocConfig
@@ -224,11 +203,11 @@ class ErnieDoc(RecurrentModel):
     document_encoder: LastSegment
 
     def no_memory(self, documents: int) -> Memory:
-        """Return the memory before the first segment; see `RecurrentModel`."""
+        """Return the memory before the first segment of so many documents."""
         return self.block_encoder.no_memory(documents)
 
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Return the states of every segment in the last phase; see `RecurrentModel`.
+        """Return the states [D, T, H] of each of the S segments, when all of them have been read.
 
         With gradients, a segment is computed again for its own, so that the activations of one
         segment at a time are held.
@@ -245,14 +224,12 @@ class ErnieDoc(RecurrentModel):
         return found
 
     def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of every segment; see `RecurrentModel`."""
+        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
         states = self.segment_states(input_ids, attention_mask)
-        masks = attention_mask.unbind(1)
-        pooled = [self.block_encoder.pool(s, m) for s, m in zip(states, masks, strict=True)]
-        return torch.stack(pooled, dim=1)
+        return torch.stack([_block_vectors(segment) for segment in states], dim=1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
-        """Encode documents end to end, as `EncoderModel.forward`.
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the document vectors [D, dimension], of unit norm.
 
         The gradient is that of the last segment alone, as it stops at the memory: the other
         segments are read without a graph.
@@ -267,8 +244,7 @@ class ErnieDoc(RecurrentModel):
         index = last[:, None, None].expand(-1, 1, tokens)
         mask = attention_mask.gather(1, index)[:, 0]  # [D, T]
         states, _ = self.block_encoder.step(input_ids.gather(1, index)[:, 0], mask, memory)
-        vectors = self.block_encoder.pool(states, mask)
-        result: Tensor = self.document_encoder(vectors[:, None], mask[:, :1])
+        result: Tensor = self.document_encoder(_block_vectors(states)[:, None], mask[:, :1])
         return result
 
     def load_bert(self, folder: Path) -> None:
@@ -297,6 +273,11 @@ class ErnieDoc(RecurrentModel):
                     _, memory = self.block_encoder.step(ids, mask, memory)
         torch.clear_autocast_cache()  # which holds weights without a graph now
         return memory
+
+
+def _block_vectors(states: Tensor) -> Tensor:
+    """Return the block vectors [D, H] of the states [D, T, H] of segments: their [CLS]."""
+    return F.normalize(states[:, 0], dim=-1)
 
 
 def _segments(input_ids: Tensor, attention_mask: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,6 +1,6 @@
 """The Transformer layer and the reductions that more than one architecture uses."""
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -125,28 +125,6 @@ def project_first(projection: nn.Linear) -> None:
 Pooling = Literal["cls", "mean"]
 
 
-def check_pooling(pooling: str) -> None:
-    """Check the name of a pooling."""
-    if pooling not in get_args(Pooling):
-        raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")
-
-
-def check_pooled_layers(config: "SmithConfig | ColdeConfig") -> None:
-    """Check how many layers of a sentence level read groups of tokens, and how large these are."""
-    if not 0 <= config.pooled_layers <= config.sentence_layers:
-        raise ValueError(
-            f"pooled_layers must be from 0 to the {config.sentence_layers} sentence_layers, not "
-            f"{config.pooled_layers}"
-        )
-    if config.pooled_tokens < 1 or (config.pooled_tokens > 1) != (config.pooled_layers > 0):
-        raise ValueError(
-            f"pooled_tokens must be above 1 with pooled_layers, and 1 without, not "
-            f"{config.pooled_tokens}"
-        )
-    if config.pooled_layers and config.pooling != "mean":
-        raise ValueError(f'pooled_layers take pooling = "mean", not {config.pooling!r}')
-
-
 class TokenEncoder(nn.Module):
     """A module that reads tokens through Transformer layers.
 
@@ -255,12 +233,6 @@ class Bidirectional(nn.Module):
         there = self.forwards(states)[0]
         back = _at(self.backwards(_at(states, turned))[0], turned)
         return torch.cat([there, back], dim=-1)
-
-
-def check_output_size(name: str, size: int) -> None:
-    """Check the width of a bidirectional layer, half of which is of each direction."""
-    if size % 2:
-        raise ValueError(f"{name} must be even, not {size}")
 
 
 def _at(states: Tensor, places: Tensor) -> Tensor:

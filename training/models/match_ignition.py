@@ -7,15 +7,16 @@ important ones do not reach the next layer.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 import torch
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.models.architecture import TrainableModel
+from training.models.architecture import STRICT, Share, TrainableModel
 from training.models.layers import TokenEncoder, attention_bias, initialise_as_bert
 from training.models.weights import FEED_FORWARD, BertWeights
 
@@ -32,7 +33,7 @@ _BERT_LAYER_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class MatchIgnitionConfig:
     """Sizes and choices of one cross-encoder. The defaults are BERT base's and the paper's.
 
@@ -51,27 +52,21 @@ class MatchIgnitionConfig:
         layer_norm_epsilon: BERT's.
     """
 
-    vocabulary_size: int = 30_522
-    length: int = 512
-    hidden_size: int = 768
-    intermediate_size: int = 3_072
-    attention_heads: int = 12
-    layers: int = 12
-    reduction: float = 0.1
+    vocabulary_size: PositiveInt = 30_522
+    length: PositiveInt = 512
+    hidden_size: PositiveInt = 768
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    layers: PositiveInt = 12
+    reduction: Share = 0.1
     importance: Importance = "pagerank"
-    iterations: int = 8
-    dropout: float = 0.1
+    iterations: PositiveInt = 8
+    dropout: Share = 0.1
     layer_norm_epsilon: float = 1e-12
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.attention_heads:
             raise ValueError(f"hidden_size must be a multiple of {self.attention_heads} heads")
-        if not 0.0 <= self.reduction < 1.0:
-            raise ValueError(f"reduction must be from 0 to below 1, not {self.reduction}")
-        if self.importance not in ("pagerank", "attention", "norm", "random"):
-            raise ValueError(f"importance: {self.importance!r} is none of the paper's Table 7")
-        if self.layers < 1 or self.iterations < 1:
-            raise ValueError("layers and iterations must be at least 1")
 
     def kept_share(self, layer: int) -> int:
         """Return how many of a thousand words are left after a layer, counted from 1.

@@ -4,22 +4,22 @@ A sentence level reads each sentence block by itself, a document level reads the
 Each half is a module because each is exported to a separate graph.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import NonNegativeInt, PositiveInt
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.architecture import STRICT, EncoderConfig, EncoderModel
 from training.models.layers import (
     MASK_VALUE,
     BlockEncoder,
     Pooling,
     attention_bias,
-    check_pooled_layers,
-    check_pooling,
     masked_mean,
     project_first,
     transformer,
@@ -30,7 +30,7 @@ from training.recipe import TermRecipe
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class SmithConfig(EncoderConfig):
     """Sizes and choices of one SMITH encoder. The defaults are the paper's (section 5.4).
 
@@ -58,35 +58,43 @@ class SmithConfig(EncoderConfig):
         attention_size: width of the attention of `combine="attention"` (V).
     """
 
-    block_length: int = 32
-    hidden_size: int = 256
-    intermediate_size: int = 1_024
-    attention_heads: int = 4
-    sentence_layers: int = 6
-    pooled_layers: int = 0
-    pooled_tokens: int = 1
-    document_layers: int = 3
-    dimension: int = 256
-    term_features: int = 0
-    term_dimension: int = 0
-    term_buckets: int = 0
-    sketch_dimension: int = 0
+    block_length: PositiveInt = 32
+    hidden_size: PositiveInt = 256
+    intermediate_size: PositiveInt = 1_024
+    attention_heads: PositiveInt = 4
+    sentence_layers: PositiveInt = 6
+    pooled_layers: NonNegativeInt = 0
+    pooled_tokens: PositiveInt = 1
+    document_layers: NonNegativeInt = 3
+    dimension: PositiveInt = 256
+    term_features: NonNegativeInt = 0
+    term_dimension: NonNegativeInt = 0
+    term_buckets: NonNegativeInt = 0
+    sketch_dimension: NonNegativeInt = 0
     pooling: Pooling = "cls"
     combine: Combine = "normal"
-    attention_size: int = 128
+    attention_size: PositiveInt = 128
 
     predicts_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling)
-        check_pooled_layers(self)
-        if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
-            raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
+        if self.pooled_layers > self.sentence_layers:
+            raise ValueError(
+                f"pooled_layers must be from 0 to the {self.sentence_layers} sentence_layers, not "
+                f"{self.pooled_layers}"
+            )
+        if (self.pooled_tokens > 1) != (self.pooled_layers > 0):
+            raise ValueError(
+                f"pooled_tokens must be above 1 with pooled_layers, and 1 without, not "
+                f"{self.pooled_tokens}"
+            )
+        if self.pooled_layers and self.pooling != "mean":
+            raise ValueError(f'pooled_layers take pooling = "mean", not {self.pooling!r}')
         if (self.term_features == 0) != (self.term_dimension == 0):
             raise ValueError("term_features and term_dimension are both 0, or neither")
         if self.sketch_dimension and not self.term_dimension:
             raise ValueError("sketch_dimension takes a term channel: term_dimension is 0")
-        if min(self.term_dimension, self.sketch_dimension) < 0 or self.block_part < 1:
+        if self.block_part < 1:
             raise ValueError(
                 f"term_dimension and sketch_dimension must be under dimension together, not "
                 f"{self.term_dimension} and {self.sketch_dimension}"

@@ -2,17 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evaluation.judgements import PARTS
 from index.errors import CorpusError
 from tests.kit.corpora import write_pairs
 from training.data.files import CorpusFiles, find_corpus_files
-from training.data.pair_files import (
-    given_parts,
-    place_pairs,
-    read_labelled_pairs,
-)
+from training.data.pair_files import LEFT_OUT, place_pairs, read_labelled_pairs
 
 IDS = [f"d{n}" for n in range(12)]
 TRIANGLE = [("d0", "d1", 1), ("d1", "d2", 0), ("d0", "d2", 1)]
@@ -35,7 +32,9 @@ def shared(folder: Path) -> CorpusFiles:
 
 def edges(files: CorpusFiles, seed: int = 0) -> dict[str, list[tuple[int, int, bool]]]:
     labelled = read_labelled_pairs(files, seed, allow_shared=True)
-    placed, unused = place_pairs(labelled, IDS, given_parts(IDS, labelled))
+    known = labelled.part_of
+    parts = np.array([PARTS.index(known[n]) if n in known else LEFT_OUT for n in IDS])
+    placed, unused = place_pairs(labelled, IDS, parts)
     assert unused == 0
     return {
         PARTS[part]: list(
@@ -97,7 +96,7 @@ def test_a_pair_is_of_the_part_that_a_file_names_or_of_none(folder: Path) -> Non
     assert set(found["valid"]) > {(0, 1, True), (0, 2, False)}
     write_pairs(folder / "pairs.train.jsonl", [("d1", "d0", 1), ("d2", "d3", 0)])
     files = find_corpus_files(folder)
-    message = r"leak: pairs are in two parts: 'd0' and 'd1' are at .*train\.jsonl:1 and .*valid"
+    message = r"leak: pairs are in two parts: \('d0', 'd1'\) is at .*train\.jsonl:1 and at .*valid"
     with pytest.raises(CorpusError, match=message):
         read_labelled_pairs(files, allow_shared=True)
 

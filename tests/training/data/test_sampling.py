@@ -71,6 +71,13 @@ def row_of(part: sampling.DocumentSlice) -> int:
     return part.row  # the archive's rows are the corpus's here
 
 
+def queries_and_candidates(
+    sampled: sampling.Batch,
+) -> tuple[tuple[sampling.DocumentSlice, ...], tuple[sampling.DocumentSlice, ...]]:
+    queries = len(sampled.known["positives"])
+    return sampled.documents[:queries], sampled.documents[queries:]
+
+
 def require_training_rows(
     sources: list[sampling.TrainingSource], parts: tuple[sampling.DocumentSlice, ...]
 ) -> None:
@@ -95,15 +102,15 @@ def test_links(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sampling.sample_links(sources, 12, 1, np.random.default_rng(seed))
         corpus = sources[0].corpus
-        require_training_rows(sources, sampled.queries + sampled.candidates)
-        assert {part.archive for part in sampled.queries + sampled.candidates} == {0}
-        assert len(sampled.queries) == 4
-        assert len(set(map(row_of, sampled.candidates))) == len(sampled.candidates)
-        for query, positives, ignored in zip(
-            sampled.queries, sampled.positives, sampled.ignored, strict=True
-        ):
+        require_training_rows(sources, sampled.documents)
+        assert {part.archive for part in sampled.documents} == {0}
+        queries, candidates = queries_and_candidates(sampled)
+        assert len(queries) == 4
+        assert len(set(map(row_of, candidates))) == len(candidates)
+        known = zip(queries, sampled.known["positives"], sampled.known["ignored"], strict=True)
+        for query, positives, ignored in known:
             linked = corpus.linked(query.row)
-            rows = np.array([row_of(part) for part in sampled.candidates])
+            rows = np.array([row_of(part) for part in candidates])
             assert positives.tolist() == np.isin(rows, linked).tolist()
             assert positives.any()
             assert not (positives & ignored).any()
@@ -115,9 +122,10 @@ def test_hard_negatives_are_near_and_not_linked(sources: list[sampling.TrainingS
     more = 0
     for seed in SEEDS:
         sampled = sampling.sample_links(sources, 12, 2, np.random.default_rng(seed))
-        linked = {int(n) for q in sampled.queries for n in source.corpus.linked(q.row)}
-        near = {int(n) for q in sampled.queries for n in source.near(q.row)}
-        for candidate in sampled.candidates:
+        queries, candidates = queries_and_candidates(sampled)
+        linked = {int(n) for q in queries for n in source.corpus.linked(q.row)}
+        near = {int(n) for q in queries for n in source.near(q.row)}
+        for candidate in candidates:
             if candidate.row not in linked:
                 more += 1
                 assert candidate.row in near
@@ -127,22 +135,24 @@ def test_hard_negatives_are_near_and_not_linked(sources: list[sampling.TrainingS
 def test_pairs_keep_their_labels(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sampling.sample_pairs(sources, 8, np.random.default_rng(seed))
-        assert len(sampled.labels) == 4
-        for source, target, label in zip(
-            sampled.sources, sampled.targets, sampled.labels, strict=True
-        ):
+        labels = sampled.known["labels"]
+        assert len(labels) == 4
+        pairs = zip(sampled.documents[:4], sampled.documents[4:], labels, strict=True)
+        for source, target, label in pairs:
             assert target.row == source.row + 1
             assert label == bool(source.row % 2)
-        require_training_rows(sources, sampled.sources + sampled.targets)
+        require_training_rows(sources, sampled.documents)
 
 
 def test_halves_are_the_document_cut_in_two(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
         sampled = sampling.sample_halves(sources, 16, 1, np.random.default_rng(seed))
-        require_training_rows(sources, sampled.queries + sampled.candidates)
-        assert len(sampled.queries) == 5
-        assert np.array_equal(sampled.positives, np.eye(*sampled.positives.shape, dtype=bool))
-        for query, candidate in zip(sampled.queries, sampled.candidates, strict=False):
+        require_training_rows(sources, sampled.documents)
+        queries, candidates = queries_and_candidates(sampled)
+        assert len(queries) == 5
+        positives = sampled.known["positives"]
+        assert np.array_equal(positives, np.eye(*positives.shape, dtype=bool))
+        for query, candidate in zip(queries, candidates, strict=False):
             assert query.row == candidate.row
             blocks = sources[query.archive].blocks(query.row)
             assert blocks <= 6
@@ -161,9 +171,10 @@ def test_neighbourhoods_with_the_teacher(sources: list[sampling.TrainingSource])
         source = sources[sampled.documents[0].archive]
         require_training_rows(sources, sampled.documents)
         places = np.searchsorted(source.rows, rows)
-        assert np.allclose(sampled.similarities, source.neighbours.between(places))
-        assert np.allclose(np.diag(sampled.similarities), 1, atol=1e-5)
-        assert sampled.similarities.max() > sampling.PROBABLE_MATCH
+        similarities = sampled.known["similarities"]
+        assert np.allclose(similarities, source.neighbours.between(places))
+        assert np.allclose(np.diag(similarities), 1, atol=1e-5)
+        assert similarities.max() > sampling.PROBABLE_MATCH
 
 
 def test_groups_are_linked_within_and_not_between(sources: list[sampling.TrainingSource]) -> None:
@@ -172,7 +183,7 @@ def test_groups_are_linked_within_and_not_between(sources: list[sampling.Trainin
         sampled = sampling.sample_labels(sources, 12, np.random.default_rng(seed), related=related)
         corpus = sources[0].corpus
         groups: dict[int, set[int]] = {}
-        for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
+        for part, label in zip(sampled.documents, sampled.known["labels"].tolist(), strict=True):
             groups.setdefault(label, set()).add(part.row)
         for label, rows in groups.items():
             first, second = sorted(rows)
@@ -188,7 +199,7 @@ def test_pairs_can_say_what_belongs_together(sources: list[sampling.TrainingSour
     for seed in SEEDS:
         sampled = sampling.sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, related)
         rows = [row_of(part) for part in sampled.documents]
-        assert sampled.labels.tolist() == [n // 2 for n in range(len(rows))]
+        assert sampled.known["labels"].tolist() == [n // 2 for n in range(len(rows))]
         for first, second in zip(rows[::2], rows[1::2], strict=True):
             assert abs(first - second) == 1
             assert min(first, second) % 2 == 1  # the pairs that match
@@ -205,7 +216,7 @@ def test_sections_are_documents_cut_and_need_no_label(
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
         by_label: dict[int, list[sampling.DocumentSlice]] = {}
-        for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
+        for part, label in zip(sampled.documents, sampled.known["labels"].tolist(), strict=True):
             by_label.setdefault(label, []).append(part)
         for parts in by_label.values():
             assert len({part.row for part in parts}) == 1
@@ -230,7 +241,7 @@ def test_what_is_not_there_is_said(sources: list[sampling.TrainingSource]) -> No
         sampling.sample_links(sources[1:], 8, 0, random)
     with pytest.raises(CorpusError, match="learns from pairs"):
         sampling.sample_pairs(sources[1:], 8, random)
-    assert len(sampling.sample_labels(sources[1:], 8, random).labels) >= 8
+    assert len(sampling.sample_labels(sources[1:], 8, random).known["labels"]) >= 8
 
 
 @given(

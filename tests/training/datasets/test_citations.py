@@ -5,6 +5,7 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import write
+from training.data.corpus_folder import DataSet
 from training.datasets.citations import body, read_citations
 
 PAPER = """Parsing with {}
@@ -32,6 +33,13 @@ def write_network(folder: Path, papers: int = 12) -> Path:
     titles = "".join(f"P{n}\tParsing with {n}\t2001\n" for n in range(papers))
     write(folder / "release/2014/paper_ids.txt", titles)
     return folder
+
+
+def labels_of(found: DataSet) -> dict[str, list[tuple[str, str, bool]]]:
+    return {
+        part: [(pair.source, pair.target, pair.label) for pair in some]
+        for part, some in found.pairs.items()
+    }
 
 
 def test_a_body_has_no_abstract_and_no_references() -> None:
@@ -66,7 +74,7 @@ def test_lists_of_pairs_are_used_as_they_are(tmp_path: Path) -> None:
     write(folder / "acl_dev.tsv", "1\tP1\tP2\n")
     write(folder / "acl_test.tsv", "0\tP1\tP9\n")
     found = read_citations(folder, SilentProgress())
-    assert {part: [tuple(pair) for pair in some] for part, some in found.pairs.items()} == {
+    assert labels_of(found) == {
         "train": [("P0", "P1", True), ("P0", "P5", False)],
         "valid": [("P1", "P2", True)],
         "test": [("P1", "P9", False)],
@@ -85,13 +93,13 @@ def test_lists_with_texts_need_no_other_file(tmp_path: Path) -> None:
     assert {document.id: document.text for document in found.documents} == {
         name: paper.format(name) for name in ("P0", "P1", "P2", "P3")
     }
-    assert {part: [tuple(pair) for pair in some] for part, some in found.pairs.items()} == {
+    assert labels_of(found) == {
         "train": [("P0", "P1", True), ("P0", "P2", False)],
         "valid": [("P1", "P2", True)],
         "test": [("P3", "P0", False)],
     }
     write(tmp_path / "aan_pairs.train.tsv", "1.0\tP0\tP1\ttext\n")
-    with pytest.raises(CorpusError, match=r"train.tsv:1: has 4 columns, not label, paper"):
+    with pytest.raises(CorpusError, match=r"train.tsv:1: has 4 columns, not label, id, id"):
         read_citations(tmp_path, SilentProgress())
 
 

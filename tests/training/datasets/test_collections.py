@@ -106,7 +106,7 @@ def test_what_is_wrong_with_trec_is_named(
 
 
 def test_missing_parts_of_trec_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="there is no folder documents with files"):
+    with pytest.raises(CorpusError, match="documents: there is no such folder"):
         read_collection(tmp_path, SilentProgress())
     write(tmp_path / "documents/a", DOCS.encode("latin-1"))
     with pytest.raises(CorpusError, match=r"there is no file topics\*"):

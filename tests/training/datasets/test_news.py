@@ -6,7 +6,7 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.chinese_news import EVENTS, news_lines, write_news
-from training.datasets.news import read_news
+from training.datasets.pair_tables import read_news
 
 
 def read(path: Path, lines: list[str]) -> None:
@@ -44,9 +44,9 @@ def test_an_id_of_two_texts_is_two_documents(tmp_path: Path) -> None:
     ("line", "change", "error"),
     [
         (3, lambda line: line.replace("0|", "2|", 1), "the label is '2', not 0 or 1"),
-        (4, lambda line: line + "|x", "has 14 columns, and the first line has 13"),
-        (5, lambda _: "1|a|b|t|t|text", "has 6 columns separated by '|', not at least 7"),
-        (2, lambda line: "|".join([*line.split("|")[:5], "", *line.split("|")[6:]]), "text: is em"),
+        (4, lambda line: line + "|x", "has 14 columns, and the first row has 13"),
+        (5, lambda _: "1|a|b|t|t|text", "has 6 columns, not label, id, id, title, title, text"),
+        (2, lambda line: "|".join(["0", "", *line.split("|")[2:]]), "id: is em"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: int, change: object, error: str) -> None:
@@ -57,6 +57,19 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: int, change: object, error:
     with pytest.raises(CorpusError) as raised:
         read(path, lines)
     assert str(raised.value).startswith(f"{path}:{line}: {error}")
+
+
+def test_an_article_without_a_text_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.txt"
+    columns = news_lines()[1].split("|")
+    path.write_text("\n".join([*news_lines(), "|".join(["0", "x", "y", *columns[3:5], "", "t"])]))
+    with pytest.raises(CorpusError, match="has 7 columns, and the first row has 13"):
+        read_news(path, SilentProgress())
+    empty = "|".join(["0", "x", "y", *columns[3:5], "", *columns[6:]])
+    path.write_text("\n".join([*news_lines(), empty]), encoding="utf-8")
+    found = read_news(path, SilentProgress())
+    assert found.left_out["pairs without a text"] == 1
+    assert sum(map(len, found.pairs.values())) == 18
 
 
 def test_a_pair_with_two_labels_is_refused(tmp_path: Path) -> None:

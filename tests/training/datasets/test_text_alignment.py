@@ -10,7 +10,7 @@ from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import write
 from training.datasets.convert import convert_dataset
-from training.datasets.text_pairs import read_text_pairs
+from training.datasets.pair_tables import read_text_pairs
 
 TEXTS = [
     f'A paper about "{word}", of two lines.\nIts second line.'
@@ -79,7 +79,7 @@ def add(*row: str) -> Callable[[Path], object]:
     ("change", "error"),
     [
         (add("2", "a", "b"), r"train_cite.csv:7: the label is '2', not 0 or 1"),
-        (add("1", "a"), r"train_cite.csv:7: has 2 columns, not label, source, target"),
+        (add("1", "a"), r"train_cite.csv:7: has 2 columns, not label, text, text"),
         (add("1", "a", "\x01"), r"train_cite.csv:7: text: is em"),
         (add("1", TEXTS[2], TEXTS[0]), r"train_cite.csv:9: .* have another label at .*:6"),
         (lambda folder: (folder / "dev_cite.csv").unlink(), r"no file of pairs for valid"),

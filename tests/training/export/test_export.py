@@ -30,6 +30,7 @@ from encoder.onnx_session import open_session
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from evaluation.quality_gate import Quality, check_quality, write_quality
+from tests.kit.towers import encode_tokens
 from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from training.export.export import compute_golden_batch, export_checkpoint
 from training.export.graphs import check_sections, export_section_reader, halve, share_weights
@@ -62,7 +63,7 @@ def test_graphs_compute_what_the_model_computes(
     )
     with torch.no_grad():
         expected_blocks = model.block_encoder(ids, torch.ones_like(ids))
-        expected = model(ids[None], torch.ones_like(ids)[None])[0]
+        expected = encode_tokens(model, ids[None], torch.ones_like(ids)[None])[0]
     encoder = OnnxEncoder(checkpoint, precision="fp32")
     vectors = encoder.encode_blocks(rows.tolist())
     assert np.abs(vectors - expected_blocks.numpy()).max() <= 1e-4
@@ -285,7 +286,7 @@ def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: 
     encoder = load_model(create_checkpoint(recipe, str(tiny_bert), tmp_path / "c"))
     ids = torch.randint(1_000, 8_000, (1, 3, 8))
     with torch.no_grad():
-        vector = encoder(ids, torch.ones_like(ids))
+        vector = encode_tokens(encoder, ids, torch.ones_like(ids))
     assert vector.shape == (1, recipe.dimension)
 
 
@@ -309,7 +310,7 @@ attention_heads = 2
 @pytest.mark.parametrize(
     ("architecture", "model", "message"),
     [
-        ("ernie-doc", "memory_length = 0", "memory_length must be at least 1, not 0"),
+        ("ernie-doc", "memory_length = 0", "memory_length: must be greater than 0, not 0"),
         ("siamese", "", "unknown architecture; known are smith, colde, ernie-doc, han, dssm"),
         ("smith", "memory_length = 8", "unknown field of the architecture smith"),
         ("smith", "[surprise]", "surprise"),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from index.errors import CorpusError
 from tests.kit.chinese_news import write_news
 from tests.kit.command import Run
 from tests.kit.corpora import write
@@ -56,10 +55,8 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     lines = (corpus / "pairs.train.jsonl").read_text().splitlines()
     matches = [line for line in lines if json.loads(line)["label"]]
     write(corpus / "pairs.train.jsonl", "\n".join(matches))
-    with pytest.raises(CorpusError, match=rerank_pairs.ONE_LABEL):
-        rerank_pairs.check_rerank_files([find_corpus_files(corpus)], given=True)
-    rerank_pairs.check_rerank_files([find_corpus_files(corpus)])
     given = ("--checkpoint", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
     answer = longmatch("lab", "train", "rerank-paper", *given, "-o", corpus / "out")
     assert answer.status == 2
-    assert answer.err == f"error: --corpus: {corpus}: {rerank_pairs.ONE_LABEL}\n"
+    assert f'{corpus}: the recipe has pairs = "given", and not pairs of both' in answer.err
+    assert not (corpus / "out.work" / "run").exists()

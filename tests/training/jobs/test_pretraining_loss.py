@@ -20,7 +20,7 @@ from training.data import sampling
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
 from training.data.pair_files import VALID
-from training.data.sampling import DocumentsBatch
+from training.data.sampling import Batch
 from training.export.create import load_model
 from training.jobs.validation import LOSS, held_out_batches, held_out_loss
 from training.models.architecture import EncoderModel
@@ -32,7 +32,7 @@ from training.run_files import read_curve
 DOCUMENTS = 40
 TABLES = [
     {"kind": "wp+sp", "masked_blocks": 1, "weight": 2.0},
-    {"kind": "wp", "name": "words alone", "share": 0.5},
+    {"kind": "wp", "share": 0.5},
 ]
 PRETRAIN = """
 name = "tiny-pretrain"
@@ -99,7 +99,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
     reader = Reader([corpus.texts.archive], start, 4, trained_blocks=4)
     batches = held_out_batches([corpus], 2)
     made: list[Objective[EncoderModel]] = [
-        new_objective(objective, lambda _: DocumentsBatch(()), reader, model.config, 3)
+        new_objective(objective, lambda _: Batch(()), reader, model.config, 3)
         for objective in recipe.objectives
     ]
     measure = held_out_loss(recipe, made, batches, reader)
@@ -116,7 +116,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
     parts_of = found.parts
     assert parts_of["wp+sp"] == pytest.approx(np.mean(by_hand), rel=1e-5)
     assert parts_of["wp+sp"] == pytest.approx(parts_of["wp+sp.words"] + parts_of["wp+sp.blocks"])
-    assert found.figure == pytest.approx(2 * parts_of["wp+sp"] + parts_of["words alone"])
+    assert found.figure == pytest.approx(2 * parts_of["wp+sp"] + parts_of["wp"])
     with torch.no_grad():
         model.block_encoder.token_embedding.weight.mul_(3)
         assert measure(model).figure != pytest.approx(found.figure, rel=1e-3)

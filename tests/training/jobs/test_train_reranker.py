@@ -20,7 +20,6 @@ from training.data.rerank_pairs import (
     QUERIES,
     RerankCorpus,
     RowPair,
-    check_rerank_files,
     choose_figure,
     prepare_rerank_data,
     read_rerank_corpora,
@@ -150,7 +149,7 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
     corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     for links, message in (
-        ([("river0", "river9", 1), ("river5", "river7", 1)], "no link or match is within the"),
+        ([("river0", "river9", 1), ("river5", "river7", 1)], r"no link .* and no match .* is with"),
         ([("river0", "river2", 1)], "no document of the validation part has links"),
         ([("river0", "river2", 1), ("river5", "music5", 0)], "nothing to validate on"),
     ):
@@ -318,22 +317,25 @@ def test_links_are_measured_before_pairs_of_another_corpus(
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ({}, "a reranker learns from links, in a file qrels.tsv, or from labelled pairs"),
-        ({"train": [(0, 1)], "valid": [(24, 28), (24, 25)]}, "no pair for training has the label"),
-        ({"train": [(0, 4)], "valid": [(24, 28)]}, "validation takes links, or pairs of both lab"),
-        ({"train": [(0, 4), (0, 1)]}, "validation takes links, or pairs of both labels"),
+        ({}, "no document of the validation part has links, and no labelled pairs of both"),
+        ({"train": [(0, 1)], "valid": [(24, 28), (24, 25)]}, "no link .* and no match"),
+        ({"train": [(0, 4)], "valid": [(24, 28)]}, "no labelled pairs of both labels are in it"),
+        ({"train": [(0, 4), (0, 1)]}, "no labelled pairs of both labels are in it"),
     ],
 )
-def test_unusable_pairs_are_refused_before_documents_are_read(
-    paired: CorpusFiles, written: dict[str, list[tuple[int, int]]], message: str
+def test_unusable_pairs_are_refused(
+    paired: CorpusFiles,
+    start: RerankerCheckpoint,
+    written: dict[str, list[tuple[int, int]]],
+    message: str,
 ) -> None:
     for path in paired.pairs:
         path.unlink()
     for part, pairs in written.items():
         write_pairs(paired.corpus, part, pairs)
-    (paired.corpus / "corpus.jsonl").write_bytes(b"")
+    known = read(find_corpus_files(paired.corpus))
     with pytest.raises(CorpusError, match=message):
-        check_rerank_files([find_corpus_files(paired.corpus)])
+        prepare_rerank_data([known], start, KINDS, SilentProgress())
 
 
 def test_without_pairs_for_validation_the_error_says_what_to_do(
@@ -343,7 +345,6 @@ def test_without_pairs_for_validation_the_error_says_what_to_do(
         path.unlink()
     write_pairs(paired.corpus, "all", [(n, n + 2) for n in range(0, 36, 4)] + [(0, 4), (8, 12)])
     files = replace(paired, pairs=(paired.corpus / "pairs.all.jsonl",))
-    check_rerank_files([files])
     with pytest.raises(CorpusError, match=r"pairs\.valid\.jsonl, or .*--allow-shared-documents"):
         choose_figure([read(files)])
     shared = read(files, allow_shared=True)

@@ -55,26 +55,23 @@ def cosines(encode: Callable[[Sequence[DocumentSlice]], Float32]) -> validation.
 def measured(
     corpus: TrainingCorpus,
     encode: Callable[[Sequence[DocumentSlice]], Float32],
-    figure: str,
     max_blocks: int = 64,
     documents: int = 1_000,
 ) -> float:
-    return validation.measure(
-        [corpus], cosines(encode), validation.Validation(figure, max_blocks, documents)
-    )
+    return validation.measure([corpus], cosines(encode), max_blocks, documents)
 
 
 def test_halves(read: Callable[..., TrainingCorpus]) -> None:
     corpus = read()
     assert validation.choose_figure([corpus]) == validation.HALVES
-    assert measured(corpus, encode_rows, validation.HALVES) == 1.0
+    assert measured(corpus, encode_rows) == 1.0
 
     def encode_by_length(parts: Sequence[DocumentSlice]) -> Float32:
         return encode_rows(
             [DocumentSlice(0, 0 if part.places is None else len(part.places)) for part in parts]
         )
 
-    assert measured(corpus, encode_by_length, validation.HALVES) < 1.0
+    assert measured(corpus, encode_by_length) < 1.0
 
 
 def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
@@ -84,7 +81,7 @@ def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -
         seen.extend(int(part.places.max()) for part in parts if part.places is not None)
         return encode_rows(parts)
 
-    measured(read(), encode, validation.HALVES, 2)
+    measured(read(), encode, 2)
     assert max(seen) == 1
 
 
@@ -97,17 +94,17 @@ def test_links_are_before_pairs(read: Callable[..., TrainingCorpus]) -> None:
     corpus = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
     assert validation.choose_figure([corpus]) == validation.LINKS
     assert set(corpus.judgements) == {f"d{row}" for row in corpus.rows(VALID)}
-    near = measured(corpus, encode_alike, validation.LINKS)  # its two neighbours by row come first
+    near = measured(corpus, encode_alike)  # its two neighbours by row come first
     assert 0.6 < near <= 1.0
-    assert measured(corpus, encode_rows, validation.LINKS) < near
+    assert measured(corpus, encode_rows) < near
 
 
 def test_pairs(read: Callable[..., TrainingCorpus]) -> None:
     similar = '{"source": "d2", "target": "d5", "label": 1}\n'
     corpus = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
     assert validation.choose_figure([corpus]) == validation.PAIRS
-    assert measured(corpus, encode_alike, validation.PAIRS) == 1.0
-    assert measured(corpus, lambda parts: -encode_rows(parts), validation.PAIRS) == 0.5
+    assert measured(corpus, encode_alike) == 1.0
+    assert measured(corpus, lambda parts: -encode_rows(parts)) == 0.5
     assert validation.choose_figure([read(pairs_valid_jsonl=similar)]) == validation.HALVES
 
 
@@ -123,7 +120,7 @@ def test_a_limit_leaves_out_queries_but_no_match_of_the_others(
         seen.extend(part.row for part in parts)
         return encode_alike(parts)
 
-    assert measured(corpus, encode, validation.LINKS, documents=limit) > 0.6
+    assert measured(corpus, encode, documents=limit) > 0.6
     assert len(seen) == len(set(seen)) == limit
     queries = [n for n in held_out if {n, n - 1} <= set(seen)]
     assert len(queries) >= min(limit // 2, len(held_out)) - 1

@@ -70,11 +70,11 @@ def test_what_can_begin_as_the_mean() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"aggregate": "sum"}, "aggregate must be one of"),
+        ({"aggregate": "sum"}, r"aggregate\n.* should be"),
         ({"aggregate": "mean", "positions": False}, "positions = false goes with attention"),
-        ({"pooling": "max"}, "pooling must be"),
+        ({"pooling": "max"}, r"pooling\n.* should be"),
         ({"chunk_heads": 3}, "no multiple of 3 chunk_heads"),
-        ({"lstm_size": 7}, "lstm_size must be even, not 7"),
+        ({"lstm_size": 7}, r"lstm_size\n.* a multiple of 2"),
     ],
 )
 def test_sizes_that_do_not_fit(changes: dict[str, object], message: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tests.kit.towers import encode_tokens
 from training.export.graphs import export_graph
 from training.export.quantise import arrays_of, quantise
 from training.models.smith import Combine, Smith, SmithConfig
@@ -44,7 +45,7 @@ POOLED = {"pooling": "mean", "sentence_layers": 3, "pooled_tokens": 4}
 def test_gradients_reach_every_parameter(changes: dict[str, Any]) -> None:
     model = small(**({"block_length": 6, "max_blocks": 4} | changes)).train()
     ids = torch.arange(50).repeat(2)[:96].reshape(4, 4, 6)
-    model(ids, torch.ones_like(ids))[:, 0].sum().backward()
+    encode_tokens(model, ids, torch.ones_like(ids))[:, 0].sum().backward()
     for name, parameter in model.named_parameters():
         if name.endswith("query_key_value.bias"):
             continue  # a bias of the keys shifts every logit of a query alike
