@@ -202,50 +202,28 @@ class Follower:
         raise NotImplementedError
 
     def _apply(self, changes: Changes, *, rebuilding: bool = False) -> Sequence[int]:
-        """Apply changes, and return what is to be worked off; the last transaction says so.
+        """Apply changes in one transaction, and return what is to be worked off.
 
-        In a database all of them are one transaction, so that nobody follows half of them; it is
-        left out where another server has applied some.
+        They are left out where another server has applied some.
         """
-        changed, pending = changes.changed, list[int]()
-        removed = changes.removed if self.position else ()  # an empty file has none of them
-        size = len(changed) + 1 if self._shared is not None else _DOCUMENTS_A_TRANSACTION
-        last = max(0, len(changed) - 1) // size * size
-        for start in range(0, last + 1, size):
-            some = changed[start : start + size]
-            state = (self._rule, changes.sequence) if start == last else None
-            pending += self._write(some, () if start else removed, state, rebuilding=rebuilding)
-        if not self._behind:
-            self.position = changes.sequence
-        return pending
-
-    def _clear(self, connection: Connection) -> None:
-        """Remove all documents from the tables in a database."""
-        raise NotImplementedError
-
-    def _write(
-        self,
-        changed: Sequence[int],
-        removed: Sequence[int],
-        state: tuple[str, int] | None = None,
-        *,
-        rebuilding: bool = False,
-    ) -> Sequence[int]:
-        """Remove and add documents in one transaction, which may note the state after it."""
         with self.writing() as connection:
             if self._shared is not None and rebuilding:
                 self._clear(connection)
             elif self._shared is not None:
                 found = tuple(connection.execute(_STATE).fetchone())
-                self._behind = found != (self._rule, self.position)
-                if self._behind:
+                if found != (self._rule, self.position):
+                    self._behind = True
                     return ()
-            if removed:
-                self._remove(connection, removed)
-            pending = self._add(connection, changed) if changed else ()
-            if state is not None:
-                connection.execute(_NOTE_STATE, state)
+            if changes.removed and self.position:  # an empty file has none of them
+                self._remove(connection, changes.removed)
+            pending = self._add(connection, changes.changed) if changes.changed else ()
+            connection.execute(_NOTE_STATE, (self._rule, changes.sequence))
+        self.position = changes.sequence
         return pending
+
+    def _clear(self, connection: Connection) -> None:
+        """Remove all documents from the tables in a database."""
+        raise NotImplementedError
 
     def _work_off(self, vector_ids: Sequence[int]) -> None:
         for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):

@@ -26,7 +26,9 @@ class IdSet:
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[N] whether it is in the set."""
-        listed = np.searchsorted(self.ids, ids, "right") > np.searchsorted(self.ids, ids)
+        last = len(self.ids) - 1
+        places = np.minimum(np.searchsorted(self.ids, ids), last)
+        listed = self.ids[places] == ids if last >= 0 else np.zeros(len(ids), dtype=np.bool_)
         found: Bool = (ids >= 0) & (ids < self.end) & (listed != self.inverted)
         return found
 

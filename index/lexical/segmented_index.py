@@ -252,16 +252,9 @@ class SegmentedIndex(Follower):
             end_pending(connection, vector_ids)
         self._read_file()
 
-    def _write(
-        self,
-        changed: Sequence[int],
-        removed: Sequence[int],
-        state: tuple[str, int] | None = None,
-        *,
-        rebuilding: bool = False,
-    ) -> Sequence[int]:
-        pending = super()._write(changed, removed, state, rebuilding=rebuilding)
-        if not changed:  # else memory follows when they are counted
+    def _apply(self, changes: Changes, *, rebuilding: bool = False) -> Sequence[int]:
+        pending = super()._apply(changes, rebuilding=rebuilding)
+        if not changes.changed:  # else memory follows when they are counted
             self._read_file()
         return pending
 

@@ -166,7 +166,7 @@ class FaissIndex:
         with self._changing, ivf.openmp_threads_for(len(ids)):
             if (known := self.held.contains(ids)).any():
                 raise ValueError(f"vector id {ids[known].min()} is already there")
-            if len(gone) and (dropped := np.isin(ids, gone)).any():
+            if len(gone) and len(ids) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
             gone = gone[self.held.contains(gone)]
             left = self.held.ids
@@ -175,9 +175,11 @@ class FaissIndex:
             held = replace(self.held, ids=_sorted(left, np.sort(ids)))
             lists = ivf.nearest_lists(self._index, vectors)
             with self._lock.writing() if len(ids) or len(gone) else nullcontext():
-                add_preassigned(self._index, vectors, lists, ids)
-                # The hash table of the lists accepts this selector only.
-                self._index.remove_ids(faiss.IDSelectorArray(gone))
+                if len(ids):
+                    add_preassigned(self._index, vectors, lists, ids)
+                if len(gone):
+                    # The hash table of the lists accepts this selector only.
+                    self._index.remove_ids(faiss.IDSelectorArray(gone))
                 self.held = held
                 self.sequence = self.sequence if sequence is None else sequence
 
