@@ -70,7 +70,7 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     said, statement = DAMAGES[damage]
     if statement is None:
         files = {"an index file": "snapshots/*.index", "a segment": "lexical/*.segment"}
-        path = next(data.glob(files[damage]))
+        path = max(data.glob(files[damage]))  # the newest
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
         sql(data, *statement.split(";"))
