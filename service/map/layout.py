@@ -2,11 +2,12 @@
 
 The affinities are uniform over the nearest neighbours of each document, and the start is the first
 two principal components, so that the same documents make the same map. The repulsion of all pairs
-is a convolution on a grid, computed by FFT: a step takes time linear in the documents. As in "Fast
-interpolation-based t-SNE" (Linderman et al. 2019), with linear interpolation.
+of many documents is a convolution on a grid, computed by FFT: a step takes time linear in them. As
+in "Fast interpolation-based t-SNE" (Linderman et al. 2019), with linear interpolation.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ _NEAREST, _SHARPNESS = 5, 20.0
 STEPS, _GATHERED = 500, 100  # the first of them with all affinities exaggerated
 _EXAGGERATION = 12.0
 _FEWEST = 16  # documents; of fewer, each would be a neighbour of each
+_FEW = 256  # documents; all pairs of fewer take less time than a grid
 _CELL, _CELLS = 0.5, (64, 512)  # side of a cell; along the longer side of the map
 _LONGEST_STEP = 5.0
 
@@ -38,7 +40,7 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
     neighbours = neighbours_of(vectors, min(NEIGHBOURS, len(vectors) // 4))
     rows, columns, begins = _edges(neighbours)
     velocity = np.zeros_like(positions)
-    repulsion = _Repulsion()
+    spectra = lru_cache(maxsize=1)(_spectra)
     for step in range(STEPS):
         exaggeration = _EXAGGERATION if step < _GATHERED else 1.0
         offsets = positions[columns] - positions[rows]
@@ -46,7 +48,7 @@ def lay_out(vectors: Float32, advanced: Callable[[float], None]) -> Float32:
         attraction = np.add.reduceat(offsets, begins) * (exaggeration / len(rows))
         rate = len(vectors) / exaggeration
         velocity *= 0.5 if step < _GATHERED else 0.8
-        velocity += 4 * rate * (attraction + repulsion.of(positions))
+        velocity += 4 * rate * (attraction + _repulsion(positions, spectra))
         longest = np.abs(velocity).max(axis=1, keepdims=True)
         velocity *= np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-12))
         positions += velocity
@@ -98,46 +100,44 @@ def _edges(neighbours: Int64) -> tuple[Int64, Int64, Int64]:
     return rows, columns, np.searchsorted(rows, np.arange(number))
 
 
-class _Repulsion:
-    """The repulsion of all pairs of positions, on a grid."""
+def _repulsion(positions: Float32, spectra: Callable[[int, float], Complex]) -> Float32:
+    """Return the force of all positions Float32[N, 2] on each, by a grid if they are many."""
+    if len(positions) < _FEW:
+        offsets = positions[:, None] - positions
+        affinity = 1 / (1 + np.square(offsets).sum(axis=2))
+        pushed: Float32 = np.einsum("nm,nmd->nd", affinity**2, offsets)
+        return pushed / max(float(affinity.sum()) - len(positions), 1e-12)
+    low = positions.min(axis=0)
+    extent = float((positions.max(axis=0) - low).max())
+    most = np.clip(4 * len(positions) ** 0.5, *_CELLS)  # equal documents drift far apart
+    cells = int(64 * np.ceil(np.clip(extent / _CELL, _CELLS[0], most) / 64))
+    side = _CELL if extent <= _CELL * cells > _CELL * _CELLS[0] else extent / cells
+    scaled = (positions - low) / side
+    corner = scaled.astype(np.int64)
+    share = scaled - corner
+    weights = np.stack([1 - share, share])  # [2, N, 2]
+    size = 2 * (cells + 2)
+    places = [
+        ((corner[:, 0] + x) * size + corner[:, 1] + y, weights[x, :, 0] * weights[y, :, 1])
+        for x in (0, 1)
+        for y in (0, 1)
+    ]
+    density = np.zeros(size * size)
+    for place, weight in places:
+        density += np.bincount(place, weight, size * size)
+    spectrum = np.fft.rfft2(density.reshape(size, size).astype(np.float32))
+    fields = np.fft.irfft2(spectrum * spectra(size, side), (size, size))
+    flat = fields.reshape(3, -1)
+    at = sum(weight * flat[:, place] for place, weight in places)
+    total = max(float(at[0].sum()) - len(positions), 1e-12)
+    forces: Float32 = (at[1:].T / total).astype(np.float32)
+    return forces
 
-    def __init__(self) -> None:
-        self._kernels: tuple[tuple[int, float], Complex] | None = None
 
-    def of(self, positions: Float32) -> Float32:
-        """Return the force on each of positions Float32[N, 2]."""
-        low = positions.min(axis=0)
-        extent = float((positions.max(axis=0) - low).max())
-        most = np.clip(4 * len(positions) ** 0.5, *_CELLS)  # equal documents drift far apart
-        cells = int(64 * np.ceil(np.clip(extent / _CELL, _CELLS[0], most) / 64))
-        side = _CELL if extent <= _CELL * cells > _CELL * _CELLS[0] else extent / cells
-        scaled = (positions - low) / side
-        corner = scaled.astype(np.int64)
-        share = scaled - corner
-        weights = np.stack([1 - share, share])  # [2, N, 2]
-        size = 2 * (cells + 2)
-        places = [
-            ((corner[:, 0] + x) * size + corner[:, 1] + y, weights[x, :, 0] * weights[y, :, 1])
-            for x in (0, 1)
-            for y in (0, 1)
-        ]
-        density = np.zeros(size * size)
-        for place, weight in places:
-            density += np.bincount(place, weight, size * size)
-        spectrum = np.fft.rfft2(density.reshape(size, size).astype(np.float32))
-        fields = np.fft.irfft2(spectrum * self._transformed(size, side), (size, size))
-        flat = fields.reshape(3, -1)
-        at = sum(weight * flat[:, place] for place, weight in places)
-        total = max(float(at[0].sum()) - len(positions), 1e-12)
-        forces: Float32 = (at[1:].T / total).astype(np.float32)
-        return forces
-
-    def _transformed(self, size: int, side: float) -> Complex:
-        """Return the spectra of the kernels: of the affinity, and of the force along each axis."""
-        if self._kernels is None or self._kernels[0] != (size, side):
-            steps = np.fft.fftfreq(size, 1 / size) * side
-            x, y = np.meshgrid(steps, steps, indexing="ij")
-            affinity = 1 / (1 + x * x + y * y)
-            kernels = np.stack([affinity, affinity**2 * x, affinity**2 * y]).astype(np.float32)
-            self._kernels = (size, side), np.fft.rfft2(kernels)
-        return self._kernels[1]
+def _spectra(size: int, side: float) -> Complex:
+    """Return the spectra of the kernels: of the affinity, and of the force along each axis."""
+    steps = np.fft.fftfreq(size, 1 / size) * side
+    x, y = np.meshgrid(steps, steps, indexing="ij")
+    affinity = 1 / (1 + x * x + y * y)
+    kernels = np.stack([affinity, affinity**2 * x, affinity**2 * y]).astype(np.float32)
+    return np.fft.rfft2(kernels)

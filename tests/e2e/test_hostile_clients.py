@@ -146,7 +146,7 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
 def test_bodies_that_are_announced_take_bounded_memory(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    size, part = 16 * MIB, b"x " * (MIB // 8)
+    size, part = 8 * MIB, b"x " * (MIB // 8)
     text = head("POST", "/text", "Content-Type: text/plain", f"Content-Length: {size}", CLOSE)
     with serve(tmp_path / "data", tiny_checkpoint) as server:
         before = resident_mib(server)

@@ -135,7 +135,7 @@ def test_a_server_starts_on_a_full_disk_and_reads(
 def test_writes_stop_where_deletes_have_room(
     serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
 ) -> None:
-    disk, reserve = small_disk(24), 6 * 2**20
+    disk, reserve = small_disk(16), 6 * 2**20
     options = {"threads": 1, "disk_reserve_bytes": reserve, "find_families": False}
     stored: list[str] = []
     with serve(disk.path / "data", tiny_checkpoint, **options) as server:
@@ -165,10 +165,10 @@ def test_a_job_pauses_where_deletes_have_room(
     filler = {"filler": "x" * 60_000}
     lines = [
         json.dumps({"id": f"{number:03}", "text": f"{number}. {RIVER}", "metadata": filler})
-        for number in range(130)
+        for number in range(90)
     ]
     options = {"threads": 1, "disk_reserve_bytes": 6 * 2**20, "find_families": False}
-    with serve(small_disk(24).path / "data", tiny_checkpoint, **options) as server:
+    with serve(small_disk(16).path / "data", tiny_checkpoint, **options) as server:
         status, job = send_lines(server, "\n".join(lines).encode())
         assert status == 202
         path = f"/jobs/{job['id']}"
@@ -176,7 +176,7 @@ def test_a_job_pauses_where_deletes_have_room(
         assert server.request("DELETE", "/documents/000")[0] == 204
         assert server.request("POST", f"{path}/cancel")[0] == 200
         stored = server.request("GET", "/documents?limit=1000")[1]["documents"]
-        assert len(stored) == server.request("GET", path)[1]["indexed"] - 1 < 129
+        assert len(stored) == server.request("GET", path)[1]["indexed"] - 1 < 89
         assert server.stop() == 0
 
 

@@ -300,8 +300,8 @@ class Writes:
             opened.remove(text)
 
     def write_on(self, server: Server, prefix: str, stop: threading.Event) -> None:
-        """Write different documents until `stop`."""
-        while not stop.is_set():
+        """Write different documents until `stop`, and leave the processor to the servers."""
+        while not stop.wait(0.02):
             number = next(self._number)
             text = f"{number}. {RIVER}" if number % 5 else None
             self.write(server, f"{prefix}{number % 40}", text)

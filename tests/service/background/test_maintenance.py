@@ -40,6 +40,13 @@ def data(tmp_path: Path, tiny_checkpoint: Path) -> Iterator[DataDirectory]:
 
 
 @pytest.fixture
+def soon_lists(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let an index of so many vectors have lists, a fifth of what it takes elsewhere."""
+    monkeypatch.setattr("index.vectors.lists.ONE_LIST_BELOW", 1_000)
+    return 1_000
+
+
+@pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
 
@@ -110,9 +117,13 @@ def test_a_collection_that_grew_gets_lists(
 
 
 def test_what_is_refused_is_reported_and_not_tried_again_at_once(
-    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    make: Make,
+    data: DataDirectory,
+    metrics: Metrics,
+    soon_lists: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    put(data, 0, ONE_LIST_BELOW)
+    put(data, 0, soon_lists)
     maintenance = make(target_recall=1.0)
     for _ in range(3):
         maintenance.work()
@@ -138,8 +149,8 @@ def test_changes_are_published_before_a_restart_would_feel_them(
     assert value(metrics, "index_unpublished_changes") == 0
 
 
-def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Metrics) -> None:
-    put(data, 0, ONE_LIST_BELOW)
+def test_the_thread_works_and_ends(make: Make, data: DataDirectory, soon_lists: int) -> None:
+    put(data, 0, soon_lists)
     before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
     maintenance.worker.start()
@@ -154,16 +165,20 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
 
 
 def test_a_failure_is_logged_and_the_other_work_is_done(
-    make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
+    make: Make,
+    data: DataDirectory,
+    metrics: Metrics,
+    soon_lists: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    put(data, 0, ONE_LIST_BELOW)
+    put(data, 0, soon_lists)
     (data.path / "vectors.faiss").unlink()
     (data.path / "vectors.faiss").mkdir()
     make().work()
     assert value(metrics, "index_retrainings_total", outcome="failed") == 1
     assert "no snapshot could be published" in caplog.text
     assert value(metrics, "family_documents") == 0
-    assert len(data.index) == ONE_LIST_BELOW
+    assert len(data.index) == soon_lists
 
 
 def test_families_of_what_was_stored_without_them_are_found(

@@ -78,8 +78,13 @@ def chances_of(longmatch: Run, data: Path) -> dict[str, Any]:
 
 @JUDGED
 def test_better_weights_are_adopted_and_served(
-    longmatch: Run, data: Path, tiny_checkpoint: Path, make_settings: MakeSettings
+    longmatch: Run,
+    data: Path,
+    tiny_checkpoint: Path,
+    make_settings: MakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("service.cli.tune.OTHERS", 40)  # a third of the documents
     use(data, tiny_checkpoint, BLIND)
     measure(data, tiny_checkpoint)
     running = open_engine(make_settings(data=data))
@@ -92,7 +97,7 @@ def test_better_weights_are_adopted_and_served(
     report = json.loads(answer.out)
     assert (report["adopted"], report["refused"]) == (True, None)
     assert report["held_out"]["difference"]["low"] > 0
-    assert report["others"]["queries"] == 120
+    assert report["others"]["queries"] == 40
     assert report["fitted_to"] + report["held_out"]["queries"] == 60
     rule = used(data, tiny_checkpoint)
     assert rule.lexical_weight == report["new"]["lexical_weight"] > 0

@@ -43,8 +43,8 @@ def made(client: Any, query: str = "") -> dict[str, Any]:
 
 def test_groups_stay_together_and_apart() -> None:
     random = np.random.default_rng(3)
-    groups = np.repeat(np.arange(3), 40)
-    vectors = unit(np.eye(8)[groups] + random.normal(scale=0.15, size=(120, 8)))
+    groups = np.repeat(np.arange(3), 88)  # so many that forces are computed on a grid
+    vectors = unit(np.eye(8)[groups] + random.normal(scale=0.15, size=(len(groups), 8)))
     places = lay_out(vectors, lambda _: None)
     for found in (places, between(vectors, vectors[::4], places[::4])):
         distances = np.square(found[:, None] - found[None]).sum(axis=-1)
@@ -54,7 +54,7 @@ def test_groups_stay_together_and_apart() -> None:
     assert np.array_equal(places, lay_out(vectors, lambda _: None))
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 15, 16, 40])
+@pytest.mark.parametrize("number", [0, 1, 2, 15, 16, 300])
 def test_equal_documents_have_places_whatever_their_number(number: int) -> None:
     places = lay_out(unit(np.ones((number, 4))), lambda _: None)
     assert places.shape == (number, 2)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,11 @@ def ids(matches: list[dict[str, Any]]) -> list[str]:
 
 
 def test_both_find_the_same(by_http: Match, by_command: Match) -> None:
-    for mode in MODES:
-        for options in OPTIONS.values():
-            expected = by_http(mode=mode, top_k=7, **options)
-            assert len(expected) == 7, (mode, options)
-            assert by_command(mode=mode, top_k=7, **options) == expected, (mode, options)
+    for mode, name in (*product(MODES, ["all"]), *product(["hybrid"], OPTIONS)):
+        options = OPTIONS[name]
+        expected = by_http(mode=mode, top_k=7, **options)
+        assert len(expected) == 7, (mode, options)
+        assert by_command(mode=mode, top_k=7, **options) == expected, (mode, options)
 
 
 @pytest.mark.parametrize(

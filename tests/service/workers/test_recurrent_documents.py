@@ -61,7 +61,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
     scheduler: EncodeScheduler, documents: list[SentenceBlocks]
 ) -> None:
     async def run() -> None:
-        books = [asyncio.create_task(encode(scheduler, *[documents[4]] * 10)) for _ in range(3)]
+        books = [asyncio.create_task(encode(scheduler, *[documents[4]] * 4)) for _ in range(3)]
         await asyncio.sleep(0.01)
         await encode(scheduler, documents[0])
         assert not any(book.done() for book in books)

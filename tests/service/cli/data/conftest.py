@@ -1,32 +1,42 @@
 """A data directory with 24 indexed documents, and what is asked of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from index.store.schema import read_space
-from tests.kit.command import Run
+from tests.kit.command import Run, run_main
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.jsonl"
+@pytest.fixture(scope="session")
+def indexed(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the corpus and of the data directory, which are copied for each test."""
+    folder = tmp_path_factory.mktemp("indexed")
+    path = folder / "corpus.jsonl"
     with path.open("w") as file:
         for number in range(24):
             text = f"{WORDS[number % 3]} number {number}. It is long, and it ends here."
             metadata = {"year": 1990 + number % 5, "sign": -1, "tags": ["a", {"b": number / 2}]}
             document = {"id": f"d{number}", "text": text, "metadata": metadata}
             file.write(json.dumps(document) + "\n")
-    return path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LONGMATCH_ENCODER", str(tiny_checkpoint))
+        assert run_main(patch, "index", path, "--data", folder / "data") == 0
+    return folder
 
 
 @pytest.fixture
-def data(longmatch: Run, corpus: Path, tmp_path: Path) -> Path:
-    assert longmatch("index", corpus, "--data", tmp_path / "data").status == 0
-    return tmp_path / "data"
+def corpus(indexed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(indexed / "corpus.jsonl", tmp_path))
+
+
+@pytest.fixture
+def data(indexed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(indexed / "data", tmp_path / "data"))
 
 
 def query(data: Path) -> Path:

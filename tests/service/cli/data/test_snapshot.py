@@ -18,7 +18,7 @@ from tests.service.cli.data.conftest import matches, query, vars_of
 
 
 def test_snapshot_then_restore(
-    longmatch: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    longmatch: Run, data: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup, new = tmp_path / "backup", tmp_path / "new"
     with closing(open_state(data)) as state:
@@ -35,7 +35,7 @@ def test_snapshot_then_restore(
         feedback = FeedbackStore(state)
         assert list(feedback.all()) == [given]
     assert longmatch("doctor", new).status == 0
-    answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
+    answer = longmatch("restore", corpus, tmp_path / "other")
     assert (answer.status, "is not a complete backup" in answer.err) == (2, True)
 
 
@@ -77,7 +77,7 @@ def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
         assert answer.status == 2
         assert "Traceback" not in answer.err
         assert str(tmp_path) in answer.err
-        assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
+        assert {path.name for path in tmp_path.iterdir()} == {"data"}
     assert size > 40_000
     assert longmatch("restore", target, tmp_path / "new").status == 0
     assert longmatch("doctor", tmp_path / "new").status == 0
