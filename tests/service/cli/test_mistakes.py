@@ -179,7 +179,6 @@ REFUSED = [
     ),
     (f"{RERANK} --checkpoint missing --corpus beir", "--checkpoint: missing"),
     (f"{RERANK} --checkpoint bare --corpus links", "--checkpoint: bare has no weights.safetensors"),
-    (f"{RERANKER} --corpus corpus.jsonl", "corpus.jsonl: no document of the validation part has"),
     (f"{RERANKER} --corpus shared", "--corpus: a leak: documents are in the pairs of two parts"),
     (f"{RERANKER} --corpus folder --precision fp16", "--precision: 'fp16' is none of int8, fp32"),
     (
