@@ -13,9 +13,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from encoder.arrays import Float64
 from encoder.atomic_files import write_atomically
@@ -42,9 +43,9 @@ LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """Platt's map: 1 / (1 + exp(-(slope x + intercept)))."""
+    """Platt's map: 1 / (1 + exp(-(slope x + intercept))), which rises."""
 
-    slope: FiniteFloat
+    slope: Annotated[FiniteFloat, Field(gt=0)]  # checked where a file is read
     intercept: FiniteFloat
 
 

@@ -220,6 +220,10 @@ def encode_here(encoder: Encoder) -> BatchEncoder:
     def encode(
         batches: Iterable[Batch], progress: Progress
     ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
+        if not encoder.batch_tokens:
+            for batch in batches:
+                yield batch, encode_documents(batch.new, encoder, progress)
+            return
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def begin(batch: Batch) -> list[_Read]:
@@ -228,12 +232,7 @@ def encode_here(encoder: Encoder) -> BatchEncoder:
             for batch, tokenised in _one_ahead((batch, begin(batch)) for batch in batches):
                 yield batch, _encode(batch.new, tokenised, encoder, progress)
 
-    def encode_each(
-        batches: Iterable[Batch], progress: Progress
-    ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
-        return ((batch, encode_documents(batch.new, encoder, progress)) for batch in batches)
-
-    return encode if encoder.batch_tokens else encode_each
+    return encode
 
 
 def encode_documents(

@@ -93,8 +93,6 @@ def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
     data = read_verified(checkpoint.directory, checkpoint.files, RULE)
     try:
         rule, content = parse(data, ScoreFusion, FORMAT)
-        if any(fitted.map.slope <= 0 for fitted in rule.maps.values()):
-            raise ValueError("a map does not rise with the score")
     except ValueError as error:
         raise CheckpointError(f"{path}: is not the rule of a reranker: {error}") from error
     if content.get("reranker") != checkpoint.fingerprint:

@@ -109,14 +109,14 @@ class Ranker:
             return {}
         if self.alone:
             return self.searches[0].explain(vector_ids)
-        row_of = {vector_id: row for row, vector_id in enumerate(vector_ids)}
         sums: dict[int, dict[str, float]] = {vector_id: {} for vector_id in vector_ids}
         totals = dict.fromkeys(vector_ids, 0.0)
-        liked = zip(ranking.parts, self.searches[: len(self.examples.like)], strict=False)
-        for part, searches in liked:
-            lexical = part.candidates.scores[WORDS]
-            for vector_id, terms in searches.explain(vector_ids).items():
-                weights, score = sums[vector_id], float(lexical[row_of[vector_id]])
+        for part, search in zip(
+            ranking.parts, self.searches[: len(self.examples.like)], strict=False
+        ):
+            lexical = dict(zip(vector_ids, part.candidates.scores[WORDS].tolist(), strict=True))
+            for vector_id, terms in search.explain(vector_ids).items():
+                weights, score = sums[vector_id], lexical[vector_id]
                 for term in terms:
                     weights[term.term] = weights.get(term.term, 0.0) + term.weight * score
                 totals[vector_id] += score

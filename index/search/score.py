@@ -19,7 +19,6 @@ corpora, which serve collections too small to be measured. `fusion.json` in a da
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
@@ -305,14 +304,16 @@ def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusi
 
 def changed_kinds(former: LinearFusion, rule: LinearFusion) -> tuple[str, ...]:
     """Return the kinds of scores that differ if another rule combines them."""
-    same_hybrid = replace(former, semantic_alignment_weight=rule.semantic_alignment_weight) == rule
-    same_semantic = rule == replace(
-        former,
-        lexical_weight=rule.lexical_weight,
-        hybrid_alignment_weight=rule.hybrid_alignment_weight,
-    )
-    semantic = () if same_semantic else (SEMANTIC,)
-    return semantic if same_hybrid else (*semantic, HYBRID)
+
+    def parts(rule: LinearFusion) -> dict[str, tuple[float, ...]]:
+        line = rule.expected_slope, rule.expected_intercept
+        return {
+            SEMANTIC: (rule.semantic_alignment_weight, *line),
+            HYBRID: (rule.lexical_weight, rule.hybrid_alignment_weight, *line),
+        }
+
+    before, after = parts(former), parts(rule)
+    return tuple(kind for kind in before if before[kind] != after[kind])
 
 
 def write_fusion(checkpoint: Checkpoint, rule: StandardRule) -> None:
@@ -342,9 +343,6 @@ class CorpusFusion(Fitted):
         report: how it was tested, as JSON; for people.
         probabilities: maps from scores by this rule, by kind of score, if they were fitted; the
             inputs of the maps are scores.
-
-    Raises:
-        ValueError: a map does not rise.
     """
 
     FILE = FUSION_FILE
@@ -354,9 +352,3 @@ class CorpusFusion(Fitted):
     rule: LinearFusion
     report: Mapping[str, Any]
     probabilities: Mapping[str, FittedMap] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for kind, fitted in self.probabilities.items():
-            slope, intercept = fitted.map.slope, fitted.map.intercept
-            if not (slope > 0 and math.isfinite(slope + intercept)):
-                raise ValueError(f"the map of {kind} has slope {slope} and intercept {intercept}")

@@ -158,7 +158,10 @@ def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     [
         ({"weights": {"semantic": {"weight": 0.4, "scale": 0.5}}}, "was changed"),
         ({"weights": {"semantic": {"weight": 7, "scale": 0.5}}}, "not the rule"),
-        ({"maps": {"semantic": asdict(FittedMap(Logistic(-1.0, 0.0), ERROR))}}, "not rise"),
+        (
+            {"maps": {"semantic": asdict(FittedMap(Logistic(-1.0, 0.0), ERROR))}},
+            "map.slope: Input should",
+        ),
         ({"reranker": "other"}, "other weights"),
         ({"format": 1}, "format"),
         ({"maps": 3}, "not the rule"),

@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.calibration import Calibration, read_calibration, write_calibration
+from encoder.calibration import (
+    Calibration,
+    FittedMap,
+    Logistic,
+    read_calibration,
+    write_calibration,
+)
 from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
 from index.errors import StoreError
@@ -24,7 +30,7 @@ from index.search.score import (
     read_fusion,
     write_fusion,
 )
-from tests.kit.calibrations import MAPS
+from tests.kit.calibrations import ERROR, MAPS
 
 RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)
 NARROW, WIDE = 0.05, 0.1
@@ -123,6 +129,13 @@ def test_the_weights_of_a_file_have_bounds(tmp_path: Path, weight: float) -> Non
 def test_the_line_of_a_file_has_bounds(tmp_path: Path, slope: float, intercept: float) -> None:
     CorpusFusion("f", LinearFusion(0.5, 0.5, 0.5, slope, intercept), {}).write(tmp_path)
     with pytest.raises(StoreError, match=r"rule.expected_.*: Input should be"):
+        CorpusFusion.read(tmp_path, "f")
+
+
+def test_a_map_of_a_file_rises(tmp_path: Path) -> None:
+    falling = FittedMap(Logistic(-1.0, 0.0), ERROR)
+    CorpusFusion("f", RULE, {}, {"hybrid": falling}).write(tmp_path)
+    with pytest.raises(StoreError, match=r"hybrid.map.slope: Input should be greater than 0"):
         CorpusFusion.read(tmp_path, "f")
 
 
