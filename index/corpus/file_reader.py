@@ -58,7 +58,7 @@ class ReadingLimits:
 
 
 class FileReader:
-    """Reads files in a child process, which is started when it is needed; `close` ends it.
+    """Reads files in a child process, which is started when it is needed and ends with the block.
 
     Safe to use from many threads; one file is read at a time.
     """
@@ -72,10 +72,6 @@ class FileReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child, if there is one; the next file starts another."""
         with self._lock:
             self._end()
 

@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SQL_SCHEMES = (_SQLITE, *_POSTGRESQL)
 _PASSWORD = re.compile(r"(?<=://)([^/@:?]*):[^/@]*@|(?<=[?&]password=)[^&]*")
 _ROWS = 64  # that are fetched at a time; texts are long
 
-Row = tuple[Any, ...]
+Rows = tuple[Sequence[str], Iterator[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,13 @@ def count_query(corpus: SqlQuery) -> int:
         return count
 
 
-@contextmanager
-def _rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+def _rows(corpus: SqlQuery, query: str) -> AbstractContextManager[Rows]:
     """Run a query; gives the names of its columns, and its rows as they are fetched."""
-    with (_sqlite_rows if corpus.scheme == _SQLITE else _postgresql_rows)(corpus, query) as found:
-        yield found
+    return (_sqlite_rows if corpus.scheme == _SQLITE else _postgresql_rows)(corpus, query)
 
 
 @contextmanager
-def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[Rows]:
     uri = f"{_sqlite_path(corpus).absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -109,7 +107,7 @@ def _sqlite_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], 
 
 
 @contextmanager
-def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[tuple[Sequence[str], Iterator[Row]]]:
+def _postgresql_rows(corpus: SqlQuery, query: str) -> Iterator[Rows]:
     import psycopg
     from psycopg.types.json import set_json_loads
 

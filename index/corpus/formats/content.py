@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
 
 from index.errors import CorpusError
@@ -196,10 +196,8 @@ _FIELD = re.compile(r":?([A-Za-z][\w -]{0,40}):(?:\s+(.*))?$")
 
 def _field_list(lines: list[str]) -> list[str]:
     """Return the fields at the begin, `:Title: …` or as in a mail, down to the first empty line."""
-    begin = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    end = next((n for n in range(begin, len(lines)) if not lines[n].strip()), len(lines))
-    found = lines[begin:end]
-    return found if found and _FIELD.match(found[0]) and not found[0].startswith("..") else []
+    found = list(takewhile(str.strip, dropwhile(lambda line: not line.strip(), lines)))
+    return found if found and _FIELD.match(found[0]) else []
 
 
 def _fields(lines: list[str]) -> dict[str, str]:

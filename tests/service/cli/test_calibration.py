@@ -94,7 +94,7 @@ def test_index_measures_from_100_documents_on(
     assert read is not None
     assert set(read.kinds) == set(MODES)
     assert {kind.pairs for kind in read.kinds.values()} == {100 * 99 // 2}
-    assert content["statistics"]["documents"] == 100
+    assert read.documents == 100
     assert enough["calibration"] == f"{fitted(copy).version}+{content['version']}"
     assert {match["id"] for match in enough["matches"][:2]} == {"40", "41"}
     assert 0.5 < enough["matches"][0]["probability"] <= 1
@@ -108,7 +108,7 @@ def test_index_measures_from_100_documents_on(
     assert json.loads(calibration.read_text()) == content  # it has not grown by more than half
     texts_of(tmp_path, 151)
     matched()
-    assert json.loads(calibration.read_text())["statistics"]["documents"] == 151
+    assert json.loads(calibration.read_text())["kinds"]["semantic"]["documents"] == 151
 
 
 def test_a_fit_replaces_the_calibration(fit: Fit, copy: Path, tmp_path: Path) -> None:
