@@ -41,9 +41,10 @@ def made(client: Any, query: str = "") -> dict[str, Any]:
     return dict(answers[-1])
 
 
-def test_groups_stay_together_and_apart() -> None:
+@pytest.mark.parametrize("size", [40, 88])  # forces of all pairs, and on a grid
+def test_groups_stay_together_and_apart(size: int) -> None:
     random = np.random.default_rng(3)
-    groups = np.repeat(np.arange(3), 88)  # so many that forces are computed on a grid
+    groups = np.repeat(np.arange(3), size)
     vectors = unit(np.eye(8)[groups] + random.normal(scale=0.15, size=(len(groups), 8)))
     places = lay_out(vectors, lambda _: None)
     for found in (places, between(vectors, vectors[::4], places[::4])):
