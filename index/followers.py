@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from index.errors import StorageError, StoreError
 from index.progress import Progress
@@ -23,6 +23,7 @@ from index.store.database import Connection, Connections
 from index.store.rows import SEQUENCE
 
 _DOCUMENTS_A_TRANSACTION = 64
+_IN_ITS_TRANSACTION = 1_000  # documents of a change that are worked off as it is applied
 _ALL = 2**31
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
 FILE_ENDINGS = ("", "-wal", "-shm")
@@ -124,9 +125,7 @@ class Follower:
     def apply(self, changes: Changes) -> None:
         """Apply changes, and work off what that leaves to do."""
         with self._following:
-            pending = self._apply(changes)
-            if self._at_once:
-                self._work_off(pending)
+            self._work_off(self._apply(changes))
 
     def rebuild(self) -> None:
         """Delete the file, and derive it from the store again; much is left to the maintenance."""
@@ -145,11 +144,21 @@ class Follower:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Lend a connection inside a read transaction, after following where that has failed."""
-        self._connections()
-        if not self._read_only:
-            self._make_up()
-        with self._noting_damage(), self._connections().reading() as connection:
+        with self._noting_damage(), self._followed().reading() as connection:
             yield connection
+
+    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, after following where that has failed."""
+        with self._noting_damage():
+            return self._followed().read_rows(statement, *values)
+
+    def _followed(self) -> Connections:
+        """Return the connections of the file, which holds what the store holds if it can."""
+        connections = self._connections()
+        if self._read_only:
+            return connections
+        self._make_up()
+        return self._connections()
 
     def _make_up(self) -> None:
         """Follow what it lacks; a full disk does not keep what is there from being read."""
@@ -197,12 +206,12 @@ class Follower:
         """Return the first documents that are still to be worked off."""
         raise NotImplementedError
 
-    def _derive(self, vector_ids: Sequence[int]) -> None:
+    def _derive(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         """Derive what follows from documents that were added, and still are to be worked off."""
         raise NotImplementedError
 
     def _apply(self, changes: Changes, *, rebuilding: bool = False) -> Sequence[int]:
-        """Apply changes in one transaction, and return what is to be worked off.
+        """Apply changes in one transaction, and return what is to be worked off in others.
 
         They are left out where another server has applied some.
         """
@@ -217,18 +226,23 @@ class Follower:
             if changes.removed and self.position:  # an empty file has none of them
                 self._remove(connection, changes.removed)
             pending = self._add(connection, changes.changed) if changes.changed else ()
+            at_once = self._at_once and not rebuilding
+            if at_once and len(pending) <= _IN_ITS_TRANSACTION:
+                for some in _batches(pending):
+                    self._derive(connection, some)
+                pending = ()
             connection.execute(_NOTE_STATE, (self._rule, changes.sequence))
         self.position = changes.sequence
-        return pending
+        return pending if at_once else ()
 
     def _clear(self, connection: Connection) -> None:
         """Remove all documents from the tables in a database."""
         raise NotImplementedError
 
     def _work_off(self, vector_ids: Sequence[int]) -> None:
-        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
-            with self._following:  # what is read is not revised before what is derived is written
-                self._derive(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION])
+        for some in _batches(vector_ids):
+            with self.writing() as connection:
+                self._derive(connection, some)
 
     def _work_off_rest(self) -> None:
         rest = self._rest(AT_OPENING + 1) if self._at_once else ()
@@ -342,6 +356,11 @@ def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> No
             follower.follow(last)
         except StoreError as error:
             _log.warning("what is derived does not follow the store: %s", error)
+
+
+def _batches(vector_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    size = _DOCUMENTS_A_TRANSACTION
+    return (vector_ids[start : start + size] for start in range(0, len(vector_ids), size))
 
 
 def _file_of(path: Path) -> tuple[int, int] | None:

@@ -57,11 +57,12 @@ class TitleMatcher:
         Yields:
             For each length of titles: it, where titles of this length begin, and their hashes.
         """
-        lengths = self.lengths.tolist() if len(self.hashes) else []
+        if not len(self.hashes):
+            return
         seen = np.zeros(_SLOTS, dtype=np.bool_)  # most runs are no title, which their bits show
         seen[self.hashes[:_SLOTS] & _LOW_BITS] = True
         seen |= len(self.hashes) > _SLOTS
-        for length, runs in _runs_of_lengths(items, lengths):
+        for length, runs in _runs_of_lengths(items, self.lengths.tolist()):
             mixed = _mix(runs, length)
             maybe = np.flatnonzero(seen[mixed & _LOW_BITS])
             some = mixed[maybe]

@@ -100,10 +100,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SpaceInUse:
-    """A space with its number in the store."""
+    """A space with its number in the store, and the common text of the collection."""
 
     space_id: int
     space: AlignmentSpace
+    common: CommonText = NO_COMMON_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +112,23 @@ class AlignableDocuments:
     """Documents to align, as they were stored at one moment.
 
     Attributes:
-        space: that their blocks are in.
+        used: the space that their blocks are in.
         blocks: by vector id; documents without blocks are absent.
-        common: the common text of the collection.
         shares: of the words, by vector id, that are common text; absent where it is not read.
     """
 
-    space: AlignmentSpace
+    used: SpaceInUse
     blocks: Mapping[int, AlignedBlocks]
-    common: CommonText = NO_COMMON_TEXT
     shares: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def space(self) -> AlignmentSpace:
+        """The space that the blocks are in."""
+        return self.used.space
 
     def project(self, text: str, vectors: Float32, offsets: Int64) -> AlignedBlocks:
         """Project the block vectors [S, H] of another text, at the characters Int64[S, 2]."""
-        return without_common(self.space.project(vectors), mark(text, offsets, self.common))
+        return without_common(self.space.project(vectors), mark(text, offsets, self.used.common))
 
 
 class AlignmentSpaces:
@@ -215,7 +219,9 @@ class AlignmentSpaces:
 
     def _current(self, store: Connection) -> SpaceInUse | None:
         number = find_space(store)
-        return None if number is None else SpaceInUse(number, self._load(store, number))
+        if number is None:
+            return None
+        return SpaceInUse(number, self._load(store, number), self._common.read(store))
 
     def _load(self, store: Connection, space_id: int) -> AlignmentSpace:
         loaded = self._loaded.get(space_id)
@@ -261,26 +267,28 @@ class AlignmentIndex(AlignmentSpaces, Follower):
         AlignmentSpaces.__init__(self, truth, common)
         Follower.__init__(self, truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
 
-    def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
-        """Return the blocks of these documents in the current space; None if there is none."""
-        with self._truth.reading() as connection:
-            used = self._current(connection)
-            common = self._common.read(connection)
+    def read(
+        self, vector_ids: Sequence[int], used: SpaceInUse | None = None
+    ) -> AlignableDocuments | None:
+        """Return the blocks of these documents in the current space; None if there is none.
+
+        With the space that was current when others were read, it is not asked for again.
+        """
+        used = used or self.space()
         if used is None:
             return None
-        with self.reading() as connection:
-            rows = connection.execute(_BLOCKS, (vector_id_list(vector_ids), used.space_id))
+        rows = self.read_rows(_BLOCKS, vector_id_list(vector_ids), used.space_id)
+        with self._noting_damage():
             found = {number: unpack(content, used.space.dimension) for number, content in rows}
         if len(found) < len(vector_ids):
             now = self.space()
             if now is not None and now.space_id != used.space_id:  # the rows may be deleted
                 return self.read(vector_ids)
-        return AlignableDocuments(used.space, found, common)
+        return AlignableDocuments(used, found)
 
     def common_share(self, vector_id: int) -> float:
         """Return what share of the words of an aligned document is common text."""
-        with self.reading() as connection:
-            (share,) = connection.execute(_SHARE, (vector_id,)).fetchone()
+        ((share,),) = self.read_rows(_SHARE, vector_id)
         return float(share or 0.0)
 
     def refresh(
@@ -322,9 +330,9 @@ class AlignmentIndex(AlignmentSpaces, Follower):
         with self._connections().reading() as connection:
             return [row[0] for row in connection.execute(_PENDING, (after, spaces, limit))]
 
-    def _derive(self, vector_ids: Sequence[int]) -> None:
+    def _derive(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         """Project documents into every space that they are not in; damaged ones are left out."""
-        with self._truth.reading() as store, self.writing() as connection:
+        with self._truth.reading() as store:
             for (space_id,) in store.execute(_SPACES).fetchall():
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
@@ -345,8 +353,7 @@ class ProjectedBlocks(AlignmentSpaces):
                 return None
             rows = list(self._projected(store, used.space, vector_ids))
             found = {vector_id: aligned for vector_id, _, aligned in rows}
-            shares = {vector_id: share for vector_id, share, _ in rows}
-            return AlignableDocuments(used.space, found, self._common.read(store), shares)
+            return AlignableDocuments(used, found, {n: share for n, share, _ in rows})
 
     def refresh(
         self, progress: Progress, *, fit: bool, stop: Callable[[], bool] = lambda: False

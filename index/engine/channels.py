@@ -7,14 +7,14 @@ of a query find nothing, and are aligned with those of the best candidates.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, cast
 
 import numpy as np
 
 from encoder.alignment.scoring import align
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace
+from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
-from index.alignment.alignment_index import AlignableDocuments
+from index.alignment.alignment_index import AlignableDocuments, AlignmentIndex, SpaceInUse
 from index.engine.port import VECTOR, WORDS, EncodedQuery, SearchStage
 from index.id_set import IdSet
 from index.lexical.hashed_words import HashedWords
@@ -145,11 +145,11 @@ class BlockAlignment:
         """Align a query; its blocks are read with those of the first documents."""
         self.store, self.query = store, query
         self._blocks: AlignedBlocks | None = None
-        self._space: AlignmentSpace | None = None
+        self._used: SpaceInUse | None = None  # when blocks were read first
 
     def read_blocks(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of documents; None if there is no space."""
-        return self.store.alignment.read(vector_ids)
+        return cast(AlignmentIndex, self.store.alignment).read(vector_ids, self._used)
 
     def align(self, vector_ids: Int64) -> Float32 | None:
         """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
@@ -165,8 +165,8 @@ class BlockAlignment:
         if self._blocks is None:
             ours = documents.blocks.get(query.vector_id) if stored else None
             self._blocks = ours or self._project(documents)
-            self._space = documents.space
-        if self._blocks is None or documents.space is not self._space:
+            self._used = documents.used
+        if self._blocks is None or documents.used is not self._used:
             return None
         rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
         scores = np.full(len(wanted), np.nan, dtype=np.float32)

@@ -213,7 +213,7 @@ class SegmentedIndex(Follower):
             some = vector_ids[start : start + _READ_FOR_TITLES]
             with self._following:
                 differing = self._with_other_titles(some, is_title)
-                self._derive(differing)
+                self._work_off(differing)
             changes += len(differing)  # without the writes of this pass
             progress.advanced(len(some))
         with self.writing() as connection:
@@ -245,18 +245,13 @@ class SegmentedIndex(Follower):
         with self._connections().reading() as connection:
             return [row[0] for row in connection.execute(PENDING, (after, limit))]
 
-    def _derive(self, vector_ids: Sequence[int]) -> None:
-        counted = self._texts.count(vector_ids)
-        with self.writing() as connection:
-            write_terms(connection, counted)
-            end_pending(connection, vector_ids)
-        self._read_file()
+    def _derive(self, connection: Connection, vector_ids: Sequence[int]) -> None:
+        write_terms(connection, self._texts.count(vector_ids))
+        end_pending(connection, vector_ids)
 
-    def _apply(self, changes: Changes, *, rebuilding: bool = False) -> Sequence[int]:
-        pending = super()._apply(changes, rebuilding=rebuilding)
-        if not changes.changed:  # else memory follows when they are counted
-            self._read_file()
-        return pending
+    def _work_off(self, vector_ids: Sequence[int]) -> None:
+        super()._work_off(vector_ids)
+        self._read_file()
 
     def _missing(self) -> Changes | None:
         changes = super()._missing()

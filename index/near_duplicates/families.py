@@ -115,8 +115,9 @@ _INSERT_TEXT = """
 INSERT INTO texts (content_hash, family, signature) VALUES (?, ?, ?) RETURNING text_id"""
 _INSERT_DOCUMENT = """
 INSERT INTO document_texts (vector_id, text_id) VALUES (?, NULL)"""
-_IS_PENDING = """
-SELECT 1 FROM document_texts WHERE vector_id = ? AND text_id IS NULL"""
+_STILL_PENDING = """
+SELECT vector_id FROM document_texts
+WHERE text_id IS NULL AND vector_id IN (SELECT value FROM json_each(?))"""
 _SET_TEXT = """
 UPDATE document_texts SET text_id = ? WHERE vector_id = ?"""
 _NUMBER = """
@@ -217,9 +218,9 @@ def _candidates(connection: Connection, signature: UInt32) -> list[tuple[int, fl
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
     first = sorted(shared, key=lambda text_id: (-shared[text_id], text_id))[:_COMPARED]
-    rows = connection.execute(_SIGNATURES, (vector_id_list(first),)).fetchall()
-    if not rows:
+    if not first:
         return []
+    rows = connection.execute(_SIGNATURES, (vector_id_list(first),)).fetchall()
     estimated = resemblances(signature, [unpack(content) for _, content in rows]).tolist()
     found = [
         (text_id, resemblance)
@@ -343,8 +344,7 @@ class Families(Follower):
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
         """Return the number of the family of each of these documents that is in one."""
         id_list = vector_id_list(vector_ids)
-        with self.reading() as connection:
-            return dict(connection.execute(_OF_DOCUMENTS, (id_list,)))
+        return dict(self.read_rows(_OF_DOCUMENTS, id_list))
 
     def of_ids(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the number of the family of each of these stored documents that is in one."""
@@ -363,8 +363,7 @@ class Families(Follower):
     def vector_ids(self, numbers: Iterable[int]) -> Int64:
         """Return the vector ids of all documents of these families, ascending: Int64[N]."""
         id_list = vector_id_list(set(numbers))
-        with self.reading() as connection:
-            rows = connection.execute(_VECTOR_IDS, (id_list,)).fetchall()
+        rows = self.read_rows(_VECTOR_IDS, id_list)
         return np.array(rows, dtype=np.int64).reshape(-1)
 
     def page(self, document_id: str, after: str, limit: int) -> tuple[int | None, list[Member]]:
@@ -377,18 +376,15 @@ class Families(Follower):
         numbers = list(self.of(vector_ids).values())
         if not numbers:
             return None, []
-        with self.reading() as connection:
-            copies = {row[0] for row in connection.execute(_COPIES, vector_ids)}
+        copies = {row[0] for row in self.read_rows(_COPIES, *vector_ids)}
         members = vector_id_list(self.vector_ids(numbers).tolist())
         rows = self._truth.read_rows(_PAGE, members, after, limit)
         return numbers[0], [Member(name, title, number in copies) for name, title, number in rows]
 
     def largest(self, limit: int) -> list[Family]:
         """Return the families with the most documents, largest first; reads all of them."""
-        with self.reading() as connection:
-            rows = connection.execute(_LARGEST, (limit,)).fetchall()
         found = []
-        for number, documents, texts in rows:
+        for number, documents, texts in self.read_rows(_LARGEST, limit):
             members = vector_id_list(self.vector_ids([number]).tolist())
             ((first,),) = self._truth.read_rows(_FIRST, members)
             if first is not None:
@@ -397,8 +393,7 @@ class Families(Follower):
 
     def totals(self) -> tuple[int, int]:
         """Return how many families there are, and how many documents are in them; reads all."""
-        with self.reading() as connection:
-            families, documents = connection.execute(_TOTALS).fetchone()
+        ((families, documents),) = self.read_rows(_TOTALS)
         return int(families), int(documents)
 
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
@@ -413,18 +408,14 @@ class Families(Follower):
         with self._connections().reading() as connection:
             return [row[0] for row in connection.execute(_NEXT_PENDING, (after, limit))]
 
-    def _derive(self, vector_ids: Sequence[int]) -> None:
+    def _derive(self, connection: Connection, vector_ids: Sequence[int]) -> None:
         """Sign the texts of documents, and link them."""
+        pending = connection.execute(_STILL_PENDING, (vector_id_list(vector_ids),))
+        wanted = vector_id_list(row[0] for row in pending)
         with self._truth.reading() as store:
             common = self._common.read(store)
-            rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
-        signed = [
-            (vector_id, content, sign(text, common))
-            for vector_id, content, text in rows
-            if isinstance(text, str)  # else it is damaged
-        ]
-        with self.writing() as connection, self._truth.reading() as store:
-            for vector_id, content, signature in signed:
-                if connection.execute(_IS_PENDING, (vector_id,)).fetchone():
+            for vector_id, content, text in store.execute(_TEXTS, (wanted,)).fetchall():
+                if isinstance(text, str):  # else it is damaged
+                    signature = sign(text, common)
                     text_id = _add_text(connection, store, vector_id, content, signature)
                     connection.execute(_SET_TEXT, (text_id, vector_id))

@@ -167,9 +167,10 @@ def _read(
         if data.engine.exact or not kept:
             return best, list(kept.values())
         # Without what was deleted since.
-        present, vectors = data.store.compared(best.vector_ids)
-        queries = np.stack([example.vector for example in ranker.examples.all])
-        cosines = [vectors @ query for query in data.store.alignment.whiten(queries)]
+        present, vectors = data.store.vectors(best.vector_ids)
+        queries = [example.vector for example in ranker.examples.all]
+        compared = data.store.alignment.whiten(np.concatenate([vectors, queries]))
+        cosines = [compared[: len(present)] @ query for query in compared[len(present) :]]
     order = np.argsort(best.vector_ids)
     order = order if len(present) == len(order) else order[np.isin(best.vector_ids[order], present)]
     by_id = dict(zip(best.vector_ids.tolist(), kept.values(), strict=True))

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from index.store.records import EncodedDocument, StoredDocument
 
 SEQUENCE = """
 SELECT sequence FROM meta"""
+_receipt_values = attrgetter(*(field.name for field in fields(Receipt)))  # `astuple` is slow
 _RECEIPT = "tokens, tokens_read, blocks, blocks_left_out, tokens_encoded, payload_characters"
 _DOCUMENTS = f"""
 SELECT vector_id, id, text, title, metadata, {_RECEIPT}, indexed_at FROM documents"""  # noqa: S608
@@ -148,7 +150,7 @@ def insert_documents(
     for entry, vector_id in zip(entries, vector_ids, strict=True):
         document = entry.document
         row = (
-            *(vector_id, document.id, hashes[document.id], *astuple(entry.receipt), now),
+            *(vector_id, document.id, hashes[document.id], *_receipt_values(entry.receipt), now),
             *(document.title, metadata_json(document.metadata)),
         )
         checksum = document_checksum(row)

@@ -12,7 +12,7 @@ from rich.table import Table
 from encoder.alignment.space import open_space
 from encoder.comparison.result import Comparison, Difference, Span
 from encoder.encoder import Encoder
-from index.alignment.alignment_index import AlignableDocuments
+from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
 from index.document import printable
@@ -119,7 +119,9 @@ def _compare(
     """
     lexical: tuple[Mode, float | None]
     if directory is None:
-        alignable: AlignableDocuments | None = AlignableDocuments(open_space(loaded.checkpoint), {})
+        alignable: AlignableDocuments | None = AlignableDocuments(
+            SpaceInUse(0, open_space(loaded.checkpoint)), {}
+        )
         rows = rows_of_texts([left.text, right.text], [left.title, right.title])
         (words,) = term_cosines(rows, np.array([[0, 1]]), SilentProgress()).tolist()
         lexical = ("hybrid", words)

@@ -125,7 +125,7 @@ def test_readers_see_what_the_writer_has_acknowledged(path: Path, follower: Get)
         assert families_in(reader) == {frozenset({"first", "edited", "late", "later"})}
 
 
-STEPS = ["apply", "_add", "_work_off"]
+STEPS = ["apply", "_add", "_derive"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -164,7 +164,7 @@ def write_and_die(path: Path, name: str, step: str, when: str) -> None:
 
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
-@pytest.mark.parametrize("step", ["follow", "apply", "_remove", "_add", "_work_off"])
+@pytest.mark.parametrize("step", ["follow", "apply", "_remove", "_add", "_derive"])
 def test_a_kill_loses_nothing(path: Path, follower: Get, step: str, when: str) -> None:
     with closing(open_at(path)) as store:
         name = next(key for key, value in vars(store).items() if value is follower(store))

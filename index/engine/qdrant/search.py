@@ -8,8 +8,7 @@ import numpy as np
 from qdrant_client import models
 
 from encoder.arrays import Float32, Int64, UInt32
-from index.alignment.alignment_index import AlignableDocuments, SpaceInUse
-from index.common_text.runs import CommonText
+from index.alignment.alignment_index import AlignableDocuments
 from index.engine.channels import BlockAlignment, read_terms
 from index.engine.port import VECTOR, Candidates, EncodedQuery, Seconds, timed
 from index.engine.port import WORDS as WORD_CHANNEL
@@ -52,7 +51,6 @@ class QdrantSearch(BlockAlignment):
         super().__init__(engine.store, query)
         self._engine, self._seconds, self._where = engine, seconds, where
         self._payloads: dict[int, Payload] = {}  # of points that were read, by vector id
-        self._spaces: tuple[SpaceInUse, CommonText] | None = None  # of these blocks
         self._unshared = False  # no document has a word of the query
 
     @cached_property
@@ -131,12 +129,9 @@ class QdrantSearch(BlockAlignment):
         While a generation of the next space is made, they are projected from the store.
         """
         engine, store = self._engine, self.store
-        if self._spaces is None:
-            used = store.alignment.space()
-            if used is None:
-                return None
-            self._spaces = used, store.common_text.read()
-        used, common = self._spaces
+        used = self._used = self._used or store.alignment.space()
+        if used is None:
+            return None
         missing = [n for n in vector_ids if n not in self._payloads]
 
         def ask(generation: "Generation") -> list[models.Record] | None:
@@ -158,7 +153,7 @@ class QdrantSearch(BlockAlignment):
         except ValueError as error:
             raise EngineError(engine.url, str(error)) from error
         shares = {vector_id: self._payloads[vector_id][COMMON] for vector_id in blocks}
-        return AlignableDocuments(used.space, blocks, common, shares)
+        return AlignableDocuments(used, blocks, shares)
 
     def _find(
         self,
