@@ -145,20 +145,14 @@ def add_pending(connection: Connection, vector_ids: Sequence[int]) -> None:
 
 def write_terms(connection: Connection, counted: Sequence[tuple[int, Mapping[str, int]]]) -> None:
     """Write the terms of documents, given as vector ids and counts of terms."""
-    terms = {term for _, counts in counted for term in counts}
+    terms = set[str]().union(*(counts for _, counts in counted))
     term_ids = find_term_ids(connection, terms)
     new = sorted(terms - term_ids.keys())
     if new:
         ((last,),) = connection.execute(_LAST_TERM_ID).fetchall()
         connection.executemany(_INSERT_TERM, [(term,) for term in new])
         term_ids |= read_new_terms(connection, last)
-    _write(
-        connection,
-        [
-            (n, _pack(sorted((term_ids[t], min(count, MAX_COUNT)) for t, count in held.items())))
-            for n, held in counted
-        ],
-    )
+    _write(connection, [(vector_id, _pack(counts, term_ids)) for vector_id, counts in counted])
 
 
 def remove_terms(connection: Connection, vector_ids: Sequence[int]) -> None:
@@ -241,9 +235,12 @@ def find_term_ids(connection: Connection, terms: Iterable[str]) -> dict[str, int
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))
 
 
-def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
-    table = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    content = table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+def _pack(terms: Mapping[str, int], term_ids: Mapping[str, int]) -> bytes:
+    ids = np.fromiter(map(term_ids.__getitem__, terms), dtype="<u4", count=len(terms))
+    counts = np.fromiter(terms.values(), dtype=np.int64, count=len(terms))
+    order = np.argsort(ids)
+    counts = np.minimum(counts[order], MAX_COUNT)
+    content = ids[order].tobytes() + counts.astype("<u2").tobytes()
     return content + crc32(content).to_bytes(_BYTES_OF_CHECKSUM, "little")
 
 

@@ -268,10 +268,9 @@ def _add_text(
         links = _confirmed_links(connection, store, vector_id, signature)
         values = (content, vector_id, pack(signature))
         text_id = int(connection.execute(_INSERT_TEXT, values).fetchone()[0])
-        keys = band_keys(signature)
-        connection.executemany(_INSERT_BAND, [(key, text_id) for key in keys])
-        connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
-        connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])
+        connection.executemany(_INSERT_BAND, [(key, text_id) for key in band_keys(signature)])
+        pairs = [pair for other in links for pair in ((text_id, other), (other, text_id))]
+        connection.executemany(_INSERT_LINK, pairs)
         families = {connection.execute(_FAMILY_OF, (link,)).fetchone()[0] for link in links}
     number, *joined = sorted({vector_id, *families})
     connection.executemany(_JOIN_FAMILY, [(number, family) for family in joined])
