@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.result import PairScore
-from index.engine.port import BLOCKS, QuerySearch
+from index.engine.port import BLOCKS, VECTOR, QuerySearch
 from index.search.calibrate import Scoring, calibrate_scores, why_no_probability
 from index.search.records import AlignmentOptions, Mode
 from index.search.score import LinearFusion, Ranking, apply_rule, with_channel
@@ -46,17 +46,19 @@ def align_candidates(
     ids = ranking.vector_ids
     alignment = np.full(len(ids), np.nan, dtype=np.float32)
     size = max(_CANDIDATES_A_CALL, k)
-    rest = undecided = np.arange(min(len(ids), options.candidates))
+    untried = np.arange(len(ids)) < options.candidates
+    undecided = np.flatnonzero(untried)
     while len(undecided):
         if time.perf_counter() >= deadline:
             return None
         chosen, size = undecided[:size], _CANDIDATES_A_CALL
-        rest = np.setdiff1d(rest, chosen, assume_unique=True)
+        untried[chosen] = False
         scores = query.align(ids[chosen])
         if scores is None:
             break
         alignment[chosen] = scores
-        undecided = rest[_may_be_best(ranking, rule, alignment, chosen, k, options.margin)[rest]]
+        possible = _may_be_best(ranking, rule, alignment, chosen, k, options.margin)
+        undecided = np.flatnonzero(untried & possible)
     if np.isnan(alignment).all():
         return ranking
     return with_channel(rule, ranking, BLOCKS, alignment)
@@ -114,7 +116,9 @@ def _may_be_best(
         first = np.maximum(ranking.scores, _LEAST_SCORE)
         likely = np.minimum(np.nanmax(alignment[last]), np.nanmax(alignment / first) * first)
         possible = np.minimum(np.float32(margin) * likely, possible)
-    scores = with_channel(rule, ranking, BLOCKS, alignment).scores
-    most = with_channel(rule, ranking, BLOCKS, possible).scores
+    possible = np.maximum(possible, rule.expected_alignment(ranking.candidates.scores[VECTOR]))
+    possible[done] = alignment[done]
+    scores = with_channel(rule, ranking, BLOCKS, possible).scores
     least = np.partition(scores[done], -k)[-k] if len(done) >= k else -np.inf
-    return np.maximum(most, scores) >= least
+    found: Bool = scores >= least
+    return found

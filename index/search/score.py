@@ -76,6 +76,12 @@ class LinearFusion:
         hybrid = mode == "hybrid"
         return self.hybrid_alignment_weight if hybrid else self.semantic_alignment_weight
 
+    def expected_alignment(self, vector: Float32) -> Float32:
+        """Return the alignment scores [N] that cosines of document vectors [N] let expect."""
+        line = self.expected_slope * vector + self.expected_intercept
+        expected: Float32 = np.clip(line, 0.0, 1.0)
+        return expected
+
     @property
     def aligns(self) -> bool:
         """Whether the alignment counts in any mode."""
@@ -193,8 +199,7 @@ def apply_rule(
         alignment: NaN for documents that were not aligned; None if none was.
         lexical: cosines of the words; None in semantic mode.
     """
-    line = rule.expected_slope * vector + rule.expected_intercept
-    expected = np.clip(line, 0.0, 1.0)
+    expected = rule.expected_alignment(vector)
     known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
     weight = rule.alignment_weight(mode)
     semantic = ((1.0 - weight) * vector + weight * known).astype(np.float32)
