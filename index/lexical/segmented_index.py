@@ -250,8 +250,9 @@ class SegmentedIndex(Follower):
         end_pending(connection, vector_ids)
 
     def _work_off(self, vector_ids: Sequence[int]) -> None:
-        super()._work_off(vector_ids)
-        self._read_file()
+        with self._following:
+            super()._work_off(vector_ids)
+            self._read_file()
 
     def _missing(self) -> Changes | None:
         changes = super()._missing()
