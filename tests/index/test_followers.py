@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from encoder.alignment.space import neutral_space
+from index import followers
 from index.errors import StoreError
 from index.followers import FILE_ENDINGS, Follower
 from index.store.document_store import DocumentStore
@@ -123,6 +124,18 @@ def test_readers_see_what_the_writer_has_acknowledged(path: Path, follower: Get)
         store.put([entry_of("later", FIRST)])
         assert derived(reader) == derived(store)
         assert families_in(reader) == {frozenset({"first", "edited", "late", "later"})}
+
+
+def test_many_changes_are_worked_off_in_transactions_of_their_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "_IN_ITS_TRANSACTION", 1)
+    monkeypatch.setattr(followers, "_DOCUMENTS_A_TRANSACTION", 1)
+    with closing(open_at(path)) as store:
+        store.put([entry_of(name, FIRST) for name in ("late", "later")])
+        assert [follower.pending() for follower in store.followers] == [0, 0, 0]
+        assert families_in(store) == {frozenset({"first", "copy", "edited", "late", "later"})}
+        assert_rebuild_is_equal(store)
 
 
 STEPS = ["apply", "_add", "_derive"]
