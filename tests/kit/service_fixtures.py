@@ -1,6 +1,8 @@
 """What the tests of the service share: an engine over the tiny checkpoint, and clients."""
 
 import asyncio
+import os
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -196,11 +198,20 @@ def _encoders_are_opened_once() -> Iterator[None]:
         yield
 
 
+def _once_of_each_place(read: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    made = cache(lambda _, *given, **named: read(*given, **named))
+    return lambda *given, **named: made(os.environ.get("SSL_CERT_FILE"), *given, **named)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_are_read_once() -> Iterator[None]:
-    """Let all engines share the certificates of the system, which take 40 ms to read."""
+    """Let webhooks and clients share the certificates of the system, which take 40 ms to read."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
+        for library, name in (
+            (httpcore2, "default_ssl_context"),
+            (httpx._transports.default, "create_ssl_context"),
+        ):
+            patch.setattr(library, name, _once_of_each_place(getattr(library, name)))
         yield
 
 

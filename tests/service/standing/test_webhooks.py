@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import httpcore2
 import pytest
 
 import service.standing.webhooks
@@ -209,7 +208,6 @@ def test_certificates_are_verified(
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
     with certificate.open("a") as file:
         file.write((tmp_path / "own.pem").read_text())
-    monkeypatch.setattr(httpcore2, "default_ssl_context", httpcore2.default_ssl_context.__wrapped__)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
     client = with_limits(make_client(webhook_hosts=LOCAL), attempts=1)
