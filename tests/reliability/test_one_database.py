@@ -1,7 +1,6 @@
 """Servers over one PostgreSQL: what one has acknowledged, every one has; also after faults."""
 
 import json
-import os
 import random
 import signal
 import sys
@@ -178,7 +177,7 @@ def test_one_server_at_a_time_makes_a_generation(
             maker = start_program(f"{__name__}:make_slowly", *given, qdrant.url, goes_on)
             wait_until(lambda: engine.client.get_collections().collections)
             if hit is not None:
-                os.kill(maker.pid, hit)
+                maker.send_signal(hit)
             waits = threads.submit(engine.rebuild)
             if hit is None:
                 with psycopg.connect(postgresql.url, autocommit=True) as connection:
@@ -187,7 +186,7 @@ def test_one_server_at_a_time_makes_a_generation(
                 goes_on.touch()
             waits.result()
             assert holds_the_store(engine)
-            os.kill(maker.pid, signal.SIGCONT)
+            maker.send_signal(signal.SIGCONT)
             goes_on.touch()
             assert bool(maker.wait(TIMEOUT_S)) == (hit is not None)
             assert holds_the_store(engine)
