@@ -9,7 +9,15 @@ from playwright.sync_api import Page
 from tests.browser.test_page_access import PHONE
 from tests.kit.browser import complaints_of_axe, wait_until
 from tests.kit.process_fixtures import Server, serving
-from tests.kit.search_page_fixtures import BEES, DOCUMENTS, HOSTILE_TITLE, KEEPER, find, titles
+from tests.kit.search_page_fixtures import (
+    BEES,
+    DOCUMENTS,
+    FAST,
+    HOSTILE_TITLE,
+    KEEPER,
+    find,
+    titles,
+)
 
 ROWS = "#browse-rows tr"
 # Move the pointer over the map; return whether a point is under it.
@@ -126,7 +134,7 @@ def test_the_list_is_what_the_keyboard_has_instead_of_the_map(search_page: Page)
 def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server without documents."""
     folder = tmp_path_factory.mktemp("browse")
-    with serving(folder, folder / "data", None, threads=1) as server:
+    with serving(folder, folder / "data", FAST, threads=1) as server:
         yield server
 
 

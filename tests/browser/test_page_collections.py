@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.kit.process_fixtures import Server, add_key, serving
-from tests.kit.search_page_fixtures import BEES, KEEPER, TRIBUNAL, find, titles
+from tests.kit.search_page_fixtures import BEES, FAST, KEEPER, TRIBUNAL, find, titles
 
 PAPERS = "/collections/papers"
 
@@ -16,7 +16,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with one document in the default collection and two in `papers`."""
     folder = tmp_path_factory.mktemp("several")
     settings = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
-    with serving(folder, folder / "data", None, **settings) as server:
+    with serving(folder, folder / "data", FAST, **settings) as server:
         assert server.request("PUT", PAPERS)[0] == 201
         texts = {"": {"bees": BEES}, PAPERS: {"keeper": KEEPER, "tribunal": TRIBUNAL}}
         for prefix, documents in texts.items():
@@ -64,7 +64,7 @@ def test_a_key_that_is_bound_to_a_collection_shows_that_one(
     tmp_path_factory: pytest.TempPathFactory, open_page: Callable[..., Page]
 ) -> None:
     folder = tmp_path_factory.mktemp("bound")
-    with serving(folder, folder / "data", None, threads=1) as server:
+    with serving(folder, folder / "data", FAST, threads=1) as server:
         assert server.request("PUT", PAPERS)[0] == 201
         body = {"documents": [{"id": "keeper", "title": "Keeper", "text": KEEPER}]}
         assert server.request("POST", f"{PAPERS}/index", body)[0] == 200

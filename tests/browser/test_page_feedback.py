@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.kit.browser import complaints_of_axe
 from tests.kit.process_fixtures import Server, add_key, serving
-from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find
+from tests.kit.search_page_fixtures import DOCUMENTS, FAST, HOSTILE_TITLE, KEEPER, find
 
 QUERY = KEEPER[90:]
 SETTINGS = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def taking(folder: Path) -> Iterator[Server]:
     """A server that takes feedback; the tests give it keys at the end."""
-    with serving(folder, folder / "data", None, **SETTINGS) as server:
+    with serving(folder, folder / "data", FAST, **SETTINGS) as server:
         assert server.request("POST", "/index", {"documents": DOCUMENTS})[0] == 200
         yield server
 
@@ -115,7 +115,7 @@ def test_a_failure_is_said_and_changes_nothing(
 def test_a_server_that_takes_none_is_not_asked(
     tmp_path: Path, open_page: Callable[..., Page]
 ) -> None:
-    with serving(tmp_path, tmp_path / "data", None, max_feedback=0, **SETTINGS) as server:
+    with serving(tmp_path, tmp_path / "data", FAST, max_feedback=0, **SETTINGS) as server:
         assert server.request("POST", "/index", {"documents": DOCUMENTS[:3]})[0] == 200
         page = open_page(server)
         find(page, QUERY)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 from index.directory.data_directory import KEY_FILE
 from service.keys import change_keys, split_token
 from tests.kit.process_fixtures import Server, add_key, serving
-from tests.kit.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
+from tests.kit.search_page_fixtures import BEES, DOCUMENTS, FAST, find, notice, titles
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def locked(folder: Path) -> Iterator[Server]:
     """A server with documents and one key; the documents came before the key."""
     settings = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
-    with serving(folder, folder / "data", None, **settings) as server:
+    with serving(folder, folder / "data", FAST, **settings) as server:
         assert server.request("POST", "/index", {"documents": DOCUMENTS})[0] == 200
         add_key(folder / "data", "read")
         yield server

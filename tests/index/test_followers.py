@@ -31,15 +31,23 @@ def open_at(path: Path, *, read_only: bool = False) -> DocumentStore:
     return DocumentStore(path, **about, read_only=read_only, space=space)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    """A closed store whose documents came and went."""
-    path = tmp_path / "store.sqlite3"
-    with closing(open_at(path)) as store:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a closed store whose documents came and went; each test has a copy."""
+    folder = tmp_path_factory.mktemp("made")
+    with closing(open_at(folder / "store.sqlite3")) as store:
         for name, paragraphs in {**DOCUMENTS, "gone": FIRST}.items():
             store.put([entry_of(name, paragraphs)])
         store.put([entry_of("other", [60, 61, 62])])
         store.delete(["gone"])
+    return folder
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Iterator[Path]:
+    """A closed store whose documents came and went."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "store.sqlite3"
     yield path
     with closing(open_at(path)) as store:
         assert {follower.position for follower in store.followers} == {store.sequence}

@@ -1,8 +1,8 @@
 """A process that has loaded the command, and forks those that the tests start.
 
 Loading it takes a process most of a second, which every start of a server would pay again. What
-runs is the real command in a process of its own, with its own arguments, environment, folder and
-output. Where a test names another command, it is started from nothing.
+runs is the real command, or another program, in a process of its own, with its own arguments,
+environment, folder and output. Where a test names another command, it is started from nothing.
 """
 
 import atexit
@@ -14,15 +14,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[2]
 _BYTES = 1 << 20  # of a request
 _LOADED = ("service.cli.serve", "service.cli.corpora", "service.process")
+_LONGMATCH = "service.cli.main:main"
 
 
 class Forked:
@@ -62,9 +64,9 @@ class Forked:
 def _connection(preamble: str) -> socket.socket:
     """Start the process that forks; it ends with this one."""
     mine, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    code = f"{preamble}; from tests.kit.forking import serve_forks; serve_forks({others.fileno()})"
+    code = f"{preamble}; from tests.kit.forking import serve_forks"
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; from service.cli.main import main; main()"],
+        [sys.executable, "-c", f"{code}; serve_forks({others.fileno()})()"],
         stdin=subprocess.DEVNULL,
         cwd=ROOT,
         pass_fds=[others.fileno()],
@@ -85,18 +87,28 @@ def fork(
     env: Mapping[str, str],
     stdout: IO[bytes],
     stderr: IO[bytes],
+    program: str = _LONGMATCH,
 ) -> Forked:
-    """Start `longmatch ARGUMENTS`, after a preamble of Python, in the present folder."""
+    """Start `longmatch ARGUMENTS`, after a preamble of Python, in the present folder.
+
+    Args:
+        preamble: what runs before anything is imported.
+        arguments: of the program, without its name.
+        env: its environment.
+        stdout: its output.
+        stderr: its errors.
+        program: "module:function", the command if not given; the module is imported only once.
+    """
     connection = _connection(preamble)
     status, written = os.pipe()
-    request = json.dumps([list(arguments), dict(env), str(Path.cwd())]).encode()
+    request = json.dumps([program, list(arguments), dict(env), str(Path.cwd())]).encode()
     socket.send_fds(connection, [request], [stdout.fileno(), stderr.fileno(), written])
     os.close(written)
     return Forked(int(connection.recv(16)), status)
 
 
-def serve_forks(number: int) -> None:
-    """Fork at each request that comes by a socket; returns in what was forked, ready to run."""
+def serve_forks(number: int) -> Callable[[], None]:
+    """Fork at each request that comes by a socket; in what was forked, return what is to run."""
     for name in _LOADED:
         __import__(name)
     gc.collect()
@@ -109,6 +121,9 @@ def serve_forks(number: int) -> None:
                 pass
         if not request:
             os._exit(0)
+        program, arguments, environment, folder = json.loads(request)
+        module, _, function = program.partition(":")
+        run: Callable[[], None] = getattr(import_module(module), function)
         if os.fork() == 0:
             break
         for file in files:
@@ -119,7 +134,6 @@ def serve_forks(number: int) -> None:
         connection.send(str(pid).encode())
         os.write(status, str(os.waitpid(pid, 0)[1]).encode())
         os._exit(0)
-    arguments, environment, folder = json.loads(request)
     for file in (connection.detach(), status):
         os.close(file)
     for file, standard in ((stdout, 1), (stderr, 2)):
@@ -129,3 +143,4 @@ def serve_forks(number: int) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv[1:] = arguments
+    return run

@@ -40,21 +40,21 @@ def vectors() -> Callable[..., Float32]:
     return unit_vectors
 
 
+def make_entry(
+    document_id: str, text: str = "some text", title: str = "", **metadata: object
+) -> EncodedDocument:
+    """Make an entry whose vector depends on the text alone, as an encoder's does."""
+    seed = int.from_bytes(text.encode("utf-8", "replace")[-8:].ljust(8, b"."), "big")
+    return EncodedDocument(
+        Document(document_id, text, title, metadata),
+        unit_vectors(1, seed=seed)[0],
+        Receipt(len(text), len(text), 1, 0, len(text)),
+    )
+
+
 @pytest.fixture
 def entry() -> MakeEntry:
-    """Make an entry whose vector depends on the text alone, as an encoder's does."""
-
-    def make(
-        document_id: str, text: str = "some text", title: str = "", **metadata: object
-    ) -> EncodedDocument:
-        seed = int.from_bytes(text.encode("utf-8", "replace")[-8:].ljust(8, b"."), "big")
-        return EncodedDocument(
-            Document(document_id, text, title, metadata),
-            unit_vectors(1, seed=seed)[0],
-            Receipt(len(text), len(text), 1, 0, len(text)),
-        )
-
-    return make
+    return make_entry
 
 
 @pytest.fixture

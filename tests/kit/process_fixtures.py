@@ -163,6 +163,13 @@ def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProc
     return subprocess.CompletedProcess(given, status, *texts)
 
 
+def start_program(program: str, *arguments: object) -> Forked:
+    """Start "module:function" in a process of its own; its errors are those of this process."""
+    with Path(os.devnull).open("wb") as nothing:
+        given = list(map(str, arguments))
+        return fork(BEGINNING, given, os.environ, nothing, sys.__stderr__.buffer, program)
+
+
 @pytest.fixture
 def longmatch_process() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the command in a process of its own, to its end."""

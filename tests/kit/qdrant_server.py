@@ -1,10 +1,6 @@
-"""The core of Qdrant as a process that speaks what `index.engine.qdrant` uses of the REST API.
-
-python -m tests.kit.qdrant_server FOLDER PORT [read-only]
-"""
+"""The core of Qdrant as a process that speaks what `index.engine.qdrant` uses of the REST API."""
 
 import signal
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -21,7 +17,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from benchmarks.edge_client import EdgeClient
 from index.engine.qdrant.engine import QdrantEngine
-from tests.kit.process_fixtures import free_port
+from tests.kit.process_fixtures import free_port, start_program
 from tests.kit.waiting import wait_until
 
 
@@ -121,12 +117,12 @@ class QdrantServer:
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.url = f"qdrant://127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-m", __name__, str(folder), str(self.port)]
+        self._arguments = (folder, self.port)
         self.start()
 
     def start(self, *options: str) -> None:
         """Start it with the collections that it had."""
-        self.process = subprocess.Popen([*self._command, *options])
+        self.process = start_program(f"{__name__}:main", *self._arguments, *options)
         wait_until(self._answers, "the engine did not start")
 
     def _answers(self) -> bool:
@@ -167,7 +163,8 @@ def holds_the_store(engine: QdrantEngine) -> bool:
     return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve FOLDER at PORT; with another argument, it takes no writes."""
     folder, port, *options = sys.argv[1:]
     served = make_app(EdgeClient(Path(folder)), read_only=bool(options))
     uvicorn.run(served, port=int(port), log_level="warning", access_log=False)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from encoder.checkpoint import BY_NAME
 from tests.kit.browser import PageLog
 from tests.kit.process_fixtures import Server, serving
 
+FAST = BY_NAME["fast"]  # it ships, and the pages of a server are the same with it
 KEEPER = (
     "The keeper of the lighthouse lit the lamp each evening before the fog came in from the sea. "
     "He trimmed the wick, polished the lens and wrote the weather into his book. When a storm "
@@ -49,12 +51,12 @@ DOCUMENTS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="session")
 def search_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of the shipped checkpoint that holds DOCUMENTS; do not change what it holds."""
+    """A server of a checkpoint that ships that holds DOCUMENTS; do not change what it holds."""
     folder = tmp_path_factory.mktemp("search-page")
     # A loaded machine aligns the same as an idle one, and scores do not change after a minute.
     settings = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
     settings |= {"maintenance_seconds": 3600}
-    with serving(folder, folder / "data", None, **settings) as server:
+    with serving(folder, folder / "data", FAST, **settings) as server:
         status, answer = server.request("POST", "/index", {"documents": DOCUMENTS})
         assert (status, answer["indexed"]) == (200, len(DOCUMENTS))
         yield server

@@ -1,6 +1,8 @@
 """What the tests of the service share: an engine over the tiny checkpoint, and clients."""
 
 import asyncio
+import os
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -10,10 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpcore2
 import httpx
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from pydantic import BaseModel
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
@@ -142,7 +146,9 @@ def settings_for(given: dict[str, Any]) -> Settings:
     small = {"precision": "fp32", "threads": 2, "max_queue_tokens": 4096, "max_queue_seconds": 60.0}
     small["block_cache_bytes"] = 1 << 20  # the whole of it is written to at the start
     small["alignment_budget_ms"] = 60_000.0  # a loaded machine aligns the same as an idle one
-    return Settings(**{**small, **given})
+    settings = Settings.__new__(Settings)  # its own beginning reads the environment for 10 ms
+    BaseModel.__init__(settings, **{**small, **given})
+    return settings
 
 
 def fill(client: Client) -> Client:
@@ -189,6 +195,23 @@ def _encoders_are_opened_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for user in ("service.startup", "service.cli.opening"):
             patch.setattr(f"{user}.open_encoder", open_shared)
+        yield
+
+
+def _once_of_each_place(read: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    made = cache(lambda _, *given, **named: read(*given, **named))
+    return lambda *given, **named: made(os.environ.get("SSL_CERT_FILE"), *given, **named)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Let webhooks and clients share the certificates of the system, which take 40 ms to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        for library, name in (
+            (httpcore2, "default_ssl_context"),
+            (httpx._transports.default, "create_ssl_context"),
+        ):
+            patch.setattr(library, name, _once_of_each_place(getattr(library, name)))
         yield
 
 

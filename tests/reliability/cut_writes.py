@@ -1,6 +1,6 @@
 """Cuts every write of an operation, one after the other, and looks at what is left.
 
-    python tests/reliability/cut_writes.py OPERATION FAILURE FOLDER [--sweep]
+    python -m tests.reliability.cut_writes OPERATION FAILURE FOLDER [--sweep]
 
 Runs the operation again and again in a child process, which fails at its n-th write, fsync,
 rename, unlink or mkdir, n = 1, 2, 4, 8 … or with --sweep 1, 2, 3 … until it comes to its end.
@@ -291,7 +291,12 @@ def attempt(run: Callable[[], None], cut: Cutter) -> int:
     return COMPLETED
 
 
-def main(name: str, failure: str, folder: Path, tier: Tier) -> None:
+def main() -> None:
+    name, failure, folder, *sweep = sys.argv[1:]
+    cut_all(name, failure, Path(folder), Tier(sweep=bool(sweep), seed=0))
+
+
+def cut_all(name: str, failure: str, folder: Path, tier: Tier) -> None:
     for point in tier.numbers(10_000):
         place = folder / "place"
         shutil.rmtree(place, ignore_errors=True)
@@ -318,5 +323,4 @@ def main(name: str, failure: str, folder: Path, tier: Tier) -> None:
 
 
 if __name__ == "__main__":
-    chosen = Tier(sweep="--sweep" in sys.argv, seed=0)
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), chosen)
+    main()

@@ -21,6 +21,7 @@ from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import DataDirectory
 from index.errors import BackupError
 from index.vectors.lists import ONE_LIST_BELOW
+from tests.kit.tiers import Tier
 from tests.kit.waiting import TIMEOUT_S
 from tests.reliability.numbered_documents import (
     contents,
@@ -58,11 +59,11 @@ class KillReport:
 class KillCheck:
     """A data directory, its acknowledged changes, and the problems found."""
 
-    def __init__(self, path: Path, seed: int, documents: int) -> None:
+    def __init__(self, path: Path, tier: Tier, documents: int) -> None:
         """Fill a new data directory; with the default number of documents it has lists."""
         self._path = path
-        self._seed = seed
-        self._random = random.Random(seed)
+        self._tier = tier
+        self._random = random.Random(tier.seed)
         self._names = [f"d{number}" for number in range(documents)]
         with closing(open_numbered(path)) as data:
             fill(data, self._names)
@@ -74,7 +75,7 @@ class KillCheck:
         """Let a worker change the directory, kill it, and compare."""
         self.report.kills += 1
         receiver, sender = _FORKING.Pipe(duplex=False)
-        given = (self._path, self._seed * 10_000 + number, self._names, sender)
+        given = (self._path, self._tier.seed * 10_000 + number, self._names, sender)
         worker = _FORKING.Process(target=change_until_killed, args=given, daemon=True)
         worker.start()
         sender.close()
@@ -137,16 +138,16 @@ class KillCheck:
             data.close()
 
     def _compare_backups(self, some: list[str]) -> None:
-        backups = examine_backups(self._path, self._states, some)
+        backups = examine_backups(self._path, self._states, some, self._tier)
         self.report.backups_cut += backups.cut
         self.report.wrong += backups.wrong
 
 
 def run_kills(
-    path: Path, kills: int, seed: int, documents: int = ONE_LIST_BELOW + 1_500
+    path: Path, kills: int, tier: Tier, documents: int = ONE_LIST_BELOW + 1_500
 ) -> KillReport:
     """Run the check in a new data directory."""
-    check = KillCheck(path, seed, documents)
+    check = KillCheck(path, tier, documents)
     for number in range(kills):
         check.kill_once(number)
     return check.report
@@ -171,7 +172,7 @@ def backup_path(data: Path, number: int) -> Path:
 
 
 def examine_backups(
-    data: Path, states: Sequence[Mapping[str, int]], some: Sequence[str]
+    data: Path, states: Sequence[Mapping[str, int]], some: Sequence[str], tier: Tier
 ) -> BackupsFound:
     """Examine the folder of backups after a kill, and remove it.
 
@@ -182,13 +183,14 @@ def examine_backups(
         data: the data directory.
         states: versions by name at every moment of the process that was killed, the present last.
         some: names to search for in the restored directory.
+        tier: whether to restore all of those that are complete.
     """
     folder = data.with_name("backups")
     folder.mkdir(exist_ok=True)
     found = sorted(folder.iterdir())
     whole = [path for path in found if not path.name.startswith(".")]
     cut = {path.with_name(path.stem.removeprefix(".")) for path in found if path not in whole}
-    wrong = [problem for path in whole for problem in _problems(path, states, some)]
+    wrong = [problem for path in tier.some(whole) for problem in _problems(path, states, some)]
     for path in cut - set(whole):
         write_backup(data, path)
         wrong += _problems(path, states[-1:], some)

@@ -1,16 +1,15 @@
 """R2 and R3: an operation is cut at every one of its writes, and nothing acknowledged is lost."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.forking import fork
+from tests.kit.process_fixtures import BEGINNING
 from tests.kit.tiers import Tier
 
-SCRIPT = Path(__file__).with_name("cut_writes.py")
-REPOSITORY = SCRIPT.parents[2]
+PROGRAM = "tests.reliability.cut_writes:main"
 OPERATIONS = ("publish", "backup", "restore", "swap", "make", "remove")
 FAILURES = ("killed", "torn", "ENOSPC", "EIO", "EMFILE", "MemoryError")
 FEWER = [
@@ -36,12 +35,7 @@ LEAST_POINTS = {"publish": 20, "backup": 10, "restore": 15, "swap": 15} | {
 def test_cut_at_every_write(operation: str, failure: str, tmp_path: Path, tier: Tier) -> None:
     every = tier.sweep or operation in FEW_POINTS
     arguments = [operation, failure, str(tmp_path), *(["--sweep"] if every else [])]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) >= LEAST_POINTS[operation]
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "errors").open("wb") as errors:
+        status = fork(BEGINNING, arguments, os.environ, out, errors, PROGRAM).wait()
+    assert status == 0, (tmp_path / "errors").read_text()[-3000:]
+    assert int((tmp_path / "out").read_text()) >= LEAST_POINTS[operation]

@@ -1,10 +1,9 @@
 """Servers over one PostgreSQL: what one has acknowledged, every one has; also after faults."""
 
 import json
-import multiprocessing
-import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -28,10 +27,10 @@ from index.store.document_store import DocumentStore
 from tests.kit.command import Run
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 from tests.kit.postgresql import PostgreSQLServer, run_postgresql
-from tests.kit.process_fixtures import Server, serving
+from tests.kit.process_fixtures import Server, serving, start_program
 from tests.kit.qdrant_server import QdrantServer, holds_the_store, run_qdrant
 from tests.kit.tiers import Tier
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 RIVER = "Rivers carry stones and sand to the sea. In spring they flood the fields. " * 9
 MUSIC = "A sonata has three movements. The second of them is slow and quiet. " * 9
@@ -170,17 +169,15 @@ def test_one_server_at_a_time_makes_a_generation(
 ) -> None:
     """The other waits for what is made, unless its maker is killed, or paused for long."""
     monkeypatch.setattr(index.postgresql.connections, "LEASE_SECONDS", 1 if hit else 600)
-    processes = multiprocessing.get_context("spawn")
     goes_on, given = tmp_path / "goes on", (str(tmp_path), postgresql.url)
     with run_qdrant(tmp_path / "engine") as qdrant, ThreadPoolExecutor() as threads:
         engine = open_engine(*given, qdrant.url)
         with closing(engine.store):
             engine.store.put([entry("d")])
-            maker = processes.Process(target=make_slowly, args=(*given, qdrant.url, goes_on))
-            maker.start()
+            maker = start_program(f"{__name__}:make_slowly", *given, qdrant.url, goes_on)
             wait_until(lambda: engine.client.get_collections().collections)
             if hit is not None:
-                os.kill(maker.pid, hit)
+                maker.send_signal(hit)
             waits = threads.submit(engine.rebuild)
             if hit is None:
                 with psycopg.connect(postgresql.url, autocommit=True) as connection:
@@ -189,10 +186,9 @@ def test_one_server_at_a_time_makes_a_generation(
                 goes_on.touch()
             waits.result()
             assert holds_the_store(engine)
-            os.kill(maker.pid, signal.SIGCONT)
+            maker.send_signal(signal.SIGCONT)
             goes_on.touch()
-            maker.join()
-            assert bool(maker.exitcode) == (hit is not None)
+            assert bool(maker.wait(TIMEOUT_S)) == (hit is not None)
             assert holds_the_store(engine)
             (made,) = engine.client.get_collections().collections
             assert made.name.endswith("-2" if hit else "-1")
@@ -204,13 +200,14 @@ def open_engine(folder: str, database: str, url: str) -> QdrantEngine:
     return connect(store, url)
 
 
-def make_slowly(folder: str, database: str, url: str, goes_on: Path) -> None:
+def make_slowly() -> None:
     """Make a generation in a process of its own, which writes no point until a file is there."""
-    engine = open_engine(folder, database, url)
+    *given, goes_on = sys.argv[1:]
+    engine = open_engine(*given)
     write = engine._upsert
 
     def wait_and_write(*points: Any) -> None:
-        wait_until(goes_on.exists)
+        wait_until(Path(goes_on).exists)
         write(*points)
 
     engine._upsert = wait_and_write  # type: ignore[method-assign]

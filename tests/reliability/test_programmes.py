@@ -51,7 +51,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(
     tmp_path: Path, kills: int, documents: int, tier: Tier
 ) -> None:
     """R1: with one list, where all work is short, and with many."""
-    report = run_kills(tmp_path / "data", kills, tier.seed, documents)
+    report = run_kills(tmp_path / "data", kills, tier, documents)
     assert (report.lost, report.back, report.twice, report.wrong) == (0, 0, 0, [])
     assert report.kills == kills
     assert report.acknowledged >= kills // 2

@@ -15,7 +15,6 @@ from encoder.alignment.space import neutral_space
 from encoder.blocks import Receipt
 from encoder.terms.title_matcher import hash_runs
 from index.common_text.runs import NO_COMMON_TEXT, RUN_WORDS, CommonText, find_common_runs
-from index.corpus.demo import write_stdlib_corpus
 from index.document import Document
 from index.lexical.terms import hash_words
 from index.progress import SilentProgress
@@ -38,10 +37,9 @@ Fill = Callable[[Mapping[str, str]], DocumentStore]
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    path = tmp_path_factory.mktemp("stdlib") / "stdlib.jsonl"
-    write_stdlib_corpus(path)
-    texts = {line["id"]: line["text"] for line in map(json.loads, path.read_text().splitlines())}
+def pages(stdlib_corpus: Path) -> dict[str, str]:
+    lines = map(json.loads, stdlib_corpus.read_text().splitlines())
+    texts = {line["id"]: line["text"] for line in lines}
     return {name: texts[name][:2_500] for name in NAMES}
 
 

@@ -12,12 +12,11 @@ from index.errors import CorpusError
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
-    path = tmp_path_factory.mktemp("stdlib") / "made" / "stdlib.jsonl"
-    count = write_stdlib_corpus(path)
-    found = [item for item in read_corpus(path) if isinstance(item, Document)]
-    assert len(found) == count
-    assert [entry.name for entry in path.parent.iterdir()] == ["stdlib.jsonl"]
+def corpus(stdlib_corpus: Path) -> dict[str, Document]:
+    found = list(read_corpus(stdlib_corpus))
+    assert all(isinstance(item, Document) for item in found)
+    assert len(found) == len(stdlib_corpus.read_text(encoding="utf-8").splitlines())
+    assert [entry.name for entry in stdlib_corpus.parent.iterdir()] == ["stdlib.jsonl"]
     return {document.id: document for document in found}
 
 

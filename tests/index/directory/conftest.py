@@ -1,5 +1,6 @@
 """A closed data directory with a snapshot, and the checkpoint that it is of."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.data_directory import DataDirectory, open_data_directory
-from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, make_entry
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +34,19 @@ def fill(directory: DataDirectory, entry: MakeEntry, names: range) -> None:
     directory.index.apply(directory.store.put(entries))
 
 
-@pytest.fixture
-def data(tmp_path: Path, entry: MakeEntry) -> Path:
-    """A directory whose snapshot is behind its store."""
-    path = tmp_path / "data"
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory whose snapshot is behind its store; each test has a copy."""
+    path = tmp_path_factory.mktemp("filled") / "data"
     with opened(path) as directory:
-        fill(directory, entry, range(300))
+        fill(directory, make_entry, range(300))
         directory.index.publish()
-        fill(directory, entry, range(300, 350))
+        fill(directory, make_entry, range(300, 350))
         directory.index.apply(directory.store.delete([f"d{n}" for n in range(0, 350, 9)]))
     return path
+
+
+@pytest.fixture
+def data(filled: Path, tmp_path: Path) -> Path:
+    """A directory whose snapshot is behind its store."""
+    return Path(shutil.copytree(filled, tmp_path / "data"))

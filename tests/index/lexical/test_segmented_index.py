@@ -135,7 +135,7 @@ def test_changes_of_several_threads_are_followed_in_any_order(
     assert_says_what_the_texts_say(store)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 @pytest.mark.parametrize("drift", [0.0, 5.0])
 def test_it_follows_every_change(
     open_store: OpenStore,
