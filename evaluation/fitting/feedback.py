@@ -28,7 +28,12 @@ from index.errors import CorpusError
 from index.progress import Progress
 from index.search.calibrate import Scoring
 from index.search.rank import search
-from index.search.records import AlignmentOptions, SearchAnswer, SearchOptions
+from index.search.records import (
+    DEFAULT_ALIGNMENT,
+    AlignmentOptions,
+    SearchAnswer,
+    SearchOptions,
+)
 from index.search.score import LinearFusion, apply_rule
 
 # The weights that are tried: of the alignment in the semantic score, and of the words.
@@ -181,22 +186,21 @@ def _ndcg(candidate: Candidate, queries: Sequence[SearchableQuery], progress: Pr
     """Return the nDCG@10 of a search for each query, Float64[Q]."""
     run = {}
     for number, query in enumerate(queries):
-        found = search_for(candidate, query)
+        found = _search(candidate.data, query.query, candidate.rule)
         run[str(number)] = in_order(_counted(query, [hit.id for hit in found.hits]))
         progress.advanced(1)
     return ndcg_at_10(run, _qrels(queries))
 
 
-def search_for(candidate: Candidate, query: SearchableQuery) -> SearchAnswer:
-    """Search as a server does, but deeper and without a limit of time; nothing is calibrated."""
-    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
-    options = SearchOptions(top_k=_DEPTH, alignment=align)
-    return _search(candidate.data, query.query, options, candidate.rule)
-
-
 def _search(
-    data: DataDirectory, query: EncodedQuery, options: SearchOptions, rule: LinearFusion
+    data: DataDirectory,
+    query: EncodedQuery,
+    rule: LinearFusion,
+    align: AlignmentOptions = DEFAULT_ALIGNMENT,
 ) -> SearchAnswer:
+    """Search as a server does, but deeper and without a limit of time; nothing is calibrated."""
+    align = replace(align, candidates=_DEPTH, budget_seconds=inf)
+    options = SearchOptions(top_k=_DEPTH, alignment=align, explain=False)
     return search(data, query, options, scoring=Scoring(rule))
 
 
@@ -204,8 +208,7 @@ def _ranker(
     data: DataDirectory, rule: LinearFusion, query: EncodedQuery
 ) -> Callable[[LinearFusion], list[str]]:
     """Search for a query, and return what ranks its candidates by another rule."""
-    align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf, margin=inf)
-    found = _search(data, query, SearchOptions(top_k=_DEPTH, alignment=align), rule)
+    found = _search(data, query, rule, AlignmentOptions(margin=inf))
     names = ("vector_score", "alignment_score", "lexical_score")
     columns = [[getattr(hit, name) for hit in found.hits] for name in names]
     vector, alignment, lexical = (np.array(column, dtype=np.float32) for column in columns)
@@ -276,7 +279,7 @@ def fit_probabilities(candidate: Candidate, progress: Progress) -> FeedbackMap:
     progress.started("fitting probabilities", len(candidate.held_out))
     pairs: list[tuple[float, int, int]] = []
     for number, query in enumerate(candidate.held_out):
-        found = search_for(candidate, query)
+        found = _search(candidate.data, query.query, candidate.rule)
         progress.advanced(1)
         if found.scored_as != "hybrid":
             continue

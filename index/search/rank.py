@@ -190,7 +190,7 @@ def _hits(
     """
     ids, scores = ranking.vector_ids.tolist(), ranking.scores.tolist()
     channels = ranking.candidates.scores
-    terms = ranker.terms(ranking)
+    terms = ranker.terms(ranking) if ranker.options.explain else {}
     calibrated = calibrate_scores(scoring, ranking.scored_as, scores)
     if ranking.parts:  # no pair of documents has such a score
         calibrated = [CalibratedScore() for _ in ids]

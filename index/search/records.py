@@ -90,6 +90,7 @@ class SearchOptions:
         exclude: ids of documents that are not returned.
         collapse: return only the best document of each family.
         alignment: of the best candidates in semantic and hybrid mode; None for none.
+        explain: whether hits have terms, which of many hits take as long as the search.
     """
 
     top_k: int
@@ -99,6 +100,7 @@ class SearchOptions:
     exclude: tuple[str, ...] = ()
     collapse: bool = False
     alignment: AlignmentOptions | None = DEFAULT_ALIGNMENT
+    explain: bool = True
 
     @property
     def selects(self) -> bool:
