@@ -73,7 +73,7 @@ def _explain_one(problem: ErrorDetails) -> str:
     # Tables of an array are counted from 1.
     path = ".".join(str(part + 1 if isinstance(part, int) else part) for part in problem["loc"])
     context, value = problem.get("ctx", {}), problem["input"]
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "unknown field"
     elif problem["type"] == "missing":
         message = "missing"

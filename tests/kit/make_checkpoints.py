@@ -63,13 +63,6 @@ TINY_ERNIE_DOC = TINY.model_copy(
         "begin_as_mean": False,  # which an ERNIE-Doc cannot
     }
 )
-# Of each baseline: its architecture, and the sizes of its own.
-BASELINES = {
-    "han": ("han", {}),
-    "smash": ("han", {"paragraph_blocks": 3}),
-    "dssm": ("dssm", {"middle_size": 20}),
-    "arc-i": ("arc-i", {}),
-}
 
 
 def make_bert(target: Path, _: Find) -> None:
@@ -158,18 +151,6 @@ def make_ernie_doc(target: Path, find: Find) -> None:
     export_checkpoint(written, PRECISIONS)
 
 
-def baseline_maker(name: str) -> Callable[[Path, Find], None]:
-    """Return what writes a baseline with graphs of every precision."""
-    architecture, model = BASELINES[name]
-    fields = {"name": f"tiny-{name}", "architecture": architecture, "model": model}
-    recipe = TINY.model_copy(update=fields | {"begin_as_mean": False})
-
-    def make(target: Path, find: Find) -> None:
-        export_checkpoint(create.create_checkpoint(recipe, str(find("bert")), target), PRECISIONS)
-
-    return make
-
-
 def make_terms(target: Path, find: Find) -> None:
     """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
     terms = {"dimension": 16, "buckets": 64, "span": 16}
@@ -237,5 +218,4 @@ def shorten_golden_batch(folder: Path) -> None:
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
     "bert": make_bert, "weights": make_weights, "smith": make_smith, "colde": make_colde,
     "ernie-doc": make_ernie_doc, "terms": make_terms, "reranker": make_reranker,
-    **{name: baseline_maker(name) for name in BASELINES},
 }  # fmt: skip

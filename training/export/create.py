@@ -164,15 +164,11 @@ def _configure(source: Recipe | Checkpoint, **sizes: Any) -> EncoderConfig:
 
 def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
     sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
-    architecture = ENCODERS[recipe.architecture]
     if recipe.initialise_from_bert:
-        # Not every model has all parts of a BERT.
-        known = signature(architecture.configuration).parameters
-        of_bert = sizes_of_bert(read_bert_config(folder))
-        sizes = {name: size for name, size in of_bert.items() if name in known}
+        sizes = sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
     try:
-        model = architecture(_configure(recipe, **sizes))
+        model = ENCODERS[recipe.architecture](_configure(recipe, **sizes))
         if recipe.initialise_from_bert:
             model.load_bert(folder)
         if recipe.begin_as_mean:

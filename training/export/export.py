@@ -51,7 +51,7 @@ from training.export.graphs import (
     halve,
     share_weights,
     step_samples,
-    with_onnx_rnns,
+    with_onnx_lstms,
 )
 from training.export.quantise import Array, Sample, quantise
 from training.models.architecture import EncoderModel
@@ -235,7 +235,7 @@ def _export_block_encoder(model: EncoderModel, path: Path) -> None:
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
     export_graph(
-        with_onnx_rnns(model.block_encoder),
+        model.block_encoder,
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
         ["block_vectors"],
@@ -256,7 +256,9 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
     if config.term_width:
         inputs["term_features"] = torch.rand(2, config.term_width)
         shapes["term_features"] = {0: documents}
-    export_graph(with_onnx_rnns(model.document_encoder), inputs, shapes, ["document_vectors"], path)
+    export_graph(
+        with_onnx_lstms(model.document_encoder), inputs, shapes, ["document_vectors"], path
+    )
 
 
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:

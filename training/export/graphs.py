@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -31,7 +31,7 @@ from training.models.ernie_doc import ErnieDoc
 
 _OPSET = 20  # the first with Gelu as one operator
 _LEAST_SHARED = 256  # bytes: from smaller arrays the shapes of others are inferred
-_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM"]  # a CPU has no kernels in fp16
 
 
 def export_graph(
@@ -127,17 +127,14 @@ def _quiet() -> Iterator[None]:
 
 M = TypeVar("M", bound=nn.Module)
 
-# The gates in ONNX's order, by their number in torch's.
-_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
-# The GRU of torch multiplies the reset gate after the linear layer of the hidden state.
-_ATTRIBUTES: dict[str, dict[str, int]] = {"LSTM": {}, "GRU": {"linear_before_reset": 1}}
+_GATES = (0, 3, 1, 2)  # of an LSTM in ONNX's order, by their number in torch's
 
 
-class OnnxRnn(nn.Module):
-    """An `nn.LSTM` or `nn.GRU` of one layer and direction as one ONNX operator.
+class OnnxLstm(nn.Module):
+    """An `nn.LSTM` of one layer and direction as one ONNX operator.
 
-    The exporter translates them itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
-    their output to the length of its example: a graph that joins it with other states, as CoLDE's
+    The exporter translates it itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
+    its output to the length of its example: a graph that joins it with other states, as CoLDE's
     does, fails at every other length. The parity test at three lengths shows when this can go.
     """
 
@@ -145,44 +142,40 @@ class OnnxRnn(nn.Module):
     recurrence: Tensor
     bias: Tensor
 
-    def __init__(self, layer: nn.LSTM | nn.GRU) -> None:
+    def __init__(self, layer: nn.LSTM) -> None:
         super().__init__()
-        if not layer.batch_first or layer.num_layers != 1 or layer.bidirectional:
-            raise ValueError("only one layer of one direction, the batch first, is exported")
-        self.operator = layer.mode
         self.hidden_size = layer.hidden_size
-        state = {name: self._ordered(tensor) for name, tensor in layer.state_dict().items()}
-        self.register_buffer("weight", state["weight_ih_l0"][None])  # [1, G H, I], G gates
-        self.register_buffer("recurrence", state["weight_hh_l0"][None])  # [1, G H, H]
+        state = {name: _in_order(tensor) for name, tensor in layer.state_dict().items()}
+        self.register_buffer("weight", state["weight_ih_l0"][None])  # [1, 4 H, I]
+        self.register_buffer("recurrence", state["weight_hh_l0"][None])  # [1, 4 H, H]
         biases = torch.cat([state["bias_ih_l0"], state["bias_hh_l0"]])
-        self.register_buffer("bias", biases[None])  # [1, 2 G H]
+        self.register_buffer("bias", biases[None])  # [1, 8 H]
 
     def forward(self, states: Tensor) -> tuple[Tensor]:
         """Read states [D, S, I] -> ([D, S, H],)."""
         documents, length, _ = states.shape
-        attributes: dict[str, Any] = {"hidden_size": self.hidden_size}
         read = torch.onnx.ops.symbolic(
-            self.operator,
+            "LSTM",
             (states.transpose(0, 1), self.weight, self.recurrence, self.bias),
-            attributes | _ATTRIBUTES[self.operator],
+            {"hidden_size": self.hidden_size},
             dtype=states.dtype,
             shape=(length, 1, documents, self.hidden_size),
         )
         return (read.squeeze(1).transpose(0, 1),)
 
-    def _ordered(self, parameter: Tensor) -> Tensor:
-        order = _GATES[self.operator]
-        gates = parameter.chunk(len(order))
-        return torch.cat([gates[number] for number in order])
+
+def _in_order(parameter: Tensor) -> Tensor:
+    gates = parameter.chunk(len(_GATES))
+    return torch.cat([gates[number] for number in _GATES])
 
 
-def with_onnx_rnns(module: M) -> M:
-    """Return a copy of a module in which every LSTM and GRU is an operator of ONNX."""
+def with_onnx_lstms(module: M) -> M:
+    """Return a copy of a module in which every LSTM is an operator of ONNX."""
     changed = copy.deepcopy(module)
     for parent in list(changed.modules()):
         for name, child in parent.named_children():
-            if isinstance(child, nn.LSTM | nn.GRU):
-                setattr(parent, name, OnnxRnn(child))
+            if isinstance(child, nn.LSTM):
+                setattr(parent, name, OnnxLstm(child))
     return changed
 
 
@@ -269,7 +262,7 @@ def export_section_reader(model: EncoderModel, path: Path) -> None:
     }
     with torch.no_grad():
         outputs = _OUTPUTS[: len(reader(**inputs))]
-    export_graph(with_onnx_rnns(reader), inputs, shapes, outputs, path)
+    export_graph(with_onnx_lstms(reader), inputs, shapes, outputs, path)
 
 
 def check_sections(model: EncoderModel, staged: Checkpoint, golden: GoldenBatch) -> None:

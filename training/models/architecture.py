@@ -51,7 +51,7 @@ class Sections(OnDevice):
     successors: Tensor
 
 
-STRICT = ConfigDict(strict=True, allow_inf_nan=False)  # of configurations
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)  # of configurations
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 

@@ -156,7 +156,7 @@ class SectionEncoder(nn.Module):
         if config.reads_order:
             self.attention = ChunkAttention(config.hidden_size, config.chunk_heads)
             self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-            self.lstm = Bidirectional(nn.LSTM, config.hidden_size, config.lstm_size)
+            self.lstm = Bidirectional(config.hidden_size, config.lstm_size)
             features = config.lstm_size + (features if config.aggregate != "lstm" else 0)
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.dimension)

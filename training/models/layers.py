@@ -216,12 +216,10 @@ def transformer(config: "SmithConfig | ColdeConfig", layers: int) -> nn.ModuleLi
 class Bidirectional(nn.Module):
     """Two recurrent layers, of which the backward one begins at the last row, not in padding."""
 
-    def __init__(
-        self, layer: type[nn.LSTM] | type[nn.GRU], input_size: int, output_size: int
-    ) -> None:
+    def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
-        self.forwards = layer(input_size, output_size // 2, batch_first=True)
-        self.backwards = layer(input_size, output_size // 2, batch_first=True)
+        self.forwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
+        self.backwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """Read states [D, S, H], padding last under mask [D, S] -> [D, S, output_size]."""

@@ -41,9 +41,9 @@ WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbou
 
 @pytest.fixture
 def made(tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path) -> Path:
-    """A checkpoint with weights and no graphs, of the architecture that is exported soonest."""
-    fields = {"architecture": "dssm", "model": {"middle_size": 20}, "begin_as_mean": False}
-    recipe = tiny_recipe.model_copy(update=fields)
+    """A checkpoint with weights and no graphs, that is exported soon."""
+    model = tiny_recipe.model | {"sentence_layers": 1, "document_layers": 0}
+    recipe = tiny_recipe.model_copy(update={"model": model})
     return create_checkpoint(recipe, str(tiny_bert), tmp_path / "made").directory
 
 

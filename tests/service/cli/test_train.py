@@ -5,6 +5,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -102,9 +103,9 @@ def headed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def starts(tiny_checkpoint: Path, tiny_baseline: Callable[[str], Path]) -> Callable[[str], Path]:
+def starts(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return the tiny checkpoint of an architecture."""
-    return lambda name: tiny_checkpoint if name == "smith" else tiny_baseline(name)
+    return cache(copy_checkpoint)
 
 
 Recipe = Callable[..., Path]
@@ -263,7 +264,7 @@ def test_the_time_is_up(longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: 
 @pytest.mark.parametrize(
     ("architecture", "documents", "sections"),
     [
-        ("smash", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
+        ("smith", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
         ("colde", "headed", CONTRAST),
         ("colde", "headed", FROM_TOKENS.replace("8", "2") + SECTIONS),
         *(("smith", "headed", SECTIONS), ("terms", "headed", HALVES)),
