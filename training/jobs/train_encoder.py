@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.checkpoint import TERMS, Checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
-from encoder.terms.term_channel import TermChannel
+from encoder.terms.term_channel import TermChannel, open_term_channel
 from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
@@ -35,8 +35,7 @@ from training.models.architecture import EncoderModel
 from training.objectives import Objective
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, pretrains, reads_tokens_only
-from training.run_files import recipe_fingerprint
-from training.term_channel import TermReader, open_model, read_or_fit_channel
+from training.term_channel import TermReader, fit_channel, open_model
 
 # Documents of a corpus that a validation searches, at most.
 _SEARCHED = 20_000
@@ -84,8 +83,9 @@ def run_training(
     recipe = read_recipe(job)
     archives = [corpus.texts.archive for corpus in data]
     rows = [corpus.texts.rows[corpus.rows(TRAIN)] for corpus in data]
-    channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
-    model = open_model(job.start, recipe, channel).to(training_device())
+    fitted = fit_channel(job.start, recipe, archives, rows)
+    model = open_model(job.start, recipe, fitted).to(training_device())
+    channel = fitted or open_term_channel(job.start)
     reader = _reader(job.start, data, recipe, channel)
     objectives = _objectives(recipe, sources, reader, model)
     plan = TrainingPlan(
@@ -140,12 +140,6 @@ def _reader(
         trained_blocks=recipe.sentence_level.blocks,
         chunk=recipe.chunk,
     )
-
-
-def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: TrainingRecipe) -> Path:
-    """Return the path of the term table of a run."""
-    of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
-    return job.work / RUN / hashlib.sha256(of_run.encode()).hexdigest()[:16] / TERMS
 
 
 def _objectives(
