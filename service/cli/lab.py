@@ -43,7 +43,7 @@ from training.data.files import (
 )
 from training.data.pair_files import check_held_out, read_labelled_pairs
 from training.datasets.convert import DATASETS, convert_dataset
-from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
+from training.recipe import RECIPES, TrainingRecipe, pretrains
 
 if TYPE_CHECKING:
     from training.export.export import Gate
@@ -83,10 +83,10 @@ def create_checkpoint(
     checks.output_folder(output, "--output")
     checks.precisions(precision)
     if create.is_for_reranker(recipe):
-        reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
+        reranker = read_option("RECIPE", create.RerankerRecipe.read, recipe)
         create.create_reranker(reranker, bert, output)
         return
-    read = read_option("RECIPE", create.read_recipe, recipe)
+    read = read_option("RECIPE", create.Recipe.read, recipe)
     _export(create.create_checkpoint(read, bert, output), precision)
 
 
@@ -159,7 +159,7 @@ def train(
     checks.new_path(output)
     shipped = RECIPES / f"{recipe}.toml"
     file = shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
-    objectives = read_option("RECIPE", read_training_recipe, file).objectives
+    objectives = read_option("RECIPE", TrainingRecipe.read, file).objectives
     for_reranker = any(objective.kind == "rerank" for objective in objectives)
     checks.precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
     if for_reranker:

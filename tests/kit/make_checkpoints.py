@@ -24,7 +24,7 @@ from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.export import create, export
 from training.export.export import export_checkpoint, write_golden_batch
 from training.export.export_reranker import export_reranker
-from training.recipe import parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained, write_trained_reranker
 
@@ -156,7 +156,7 @@ def make_terms(target: Path, find: Find) -> None:
     terms = {"dimension": 16, "buckets": 64, "span": 16}
     terms |= {"hashed_dimension": 8}
     objectives = [{"kind": "halves"}]
-    recipe = parse_training_recipe(
+    recipe = TrainingRecipe.parse(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
     )
     start = checkpoint.load_checkpoint(find("weights"))

@@ -18,7 +18,7 @@ from training.errors import TrainingRecipeError
 from training.export.create import load_model
 from training.models.ernie_doc import ErnieDoc
 from training.objectives import step_generator
-from training.recipe import check_recurrence, parse_training_recipe
+from training.recipe import TrainingRecipe, check_recurrence
 
 TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
 ALL = tuple(DocumentSlice(0, row) for row in range(3))
@@ -88,7 +88,7 @@ def test_every_kind_reaches_the_sentence_level(
 
 def recipe_of(*objectives: dict[str, Any], **more: Any) -> Any:
     table = {"name": "t", "steps": 1, "documents": 2, "max_blocks": 8, "objective": [*objectives]}
-    return parse_training_recipe(table | more)
+    return TrainingRecipe.parse(table | more)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from evaluation.block_archive import (
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
 from training.models.smith import Smith
-from training.recipe import TrainingRecipe, parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.term_channel import fit_channel, open_model
 from training.trained_checkpoint import write_trained
 
@@ -29,7 +29,7 @@ TERMS = {"dimension": 4, "buckets": 32, "span": 4}
 
 def recipe(**fields: object) -> TrainingRecipe:
     values = {"name": "r", "steps": 1, "documents": 2, "objective": [{"kind": "halves"}]}
-    return parse_training_recipe(values | fields)
+    return TrainingRecipe.parse(values | fields)
 
 
 @pytest.fixture(scope="module")

@@ -83,9 +83,9 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
     from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
     from training.export.create import model_config
-    from training.recipe import check_objective, check_recurrence, read_training_recipe
+    from training.recipe import TrainingRecipe, check_objective, check_recurrence
 
-    recipe = read_training_recipe(job.recipe)
+    recipe = TrainingRecipe.read(job.recipe)
     for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
     if for_reranker and isinstance(job.start, Checkpoint):
         raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")

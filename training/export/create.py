@@ -36,7 +36,7 @@ from training.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from training.recipe import RecipeTable, configured, read_recipe_file
+from training.recipe import RecipeTable, configured
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -90,16 +90,6 @@ def is_for_reranker(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return table.get("architecture") == "match-ignition"
-
-
-def read_recipe(path: Path) -> Recipe:
-    """Read the recipe of an encoder."""
-    return read_recipe_file(path, Recipe, CheckpointError)
-
-
-def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read the recipe of a reranker."""
-    return read_recipe_file(path, RerankerRecipe, CheckpointError)
 
 
 def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int = 0) -> Checkpoint:

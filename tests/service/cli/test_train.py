@@ -30,11 +30,11 @@ from tests.kit.forking import Forked
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.data.sampling import find_sources
-from training.export.create import create_checkpoint, read_recipe
+from training.export import create
 from training.jobs.train_encoder import prepare_data, run_training
 from training.models.colde import ColdeConfig
 from training.progress import TrainingProgress
-from training.recipe import RECIPES, read_training_recipe
+from training.recipe import RECIPES, TrainingRecipe
 
 FIELDS: dict[str, object] = {
     "name": '"tiny"', "steps": 2, "documents": 12, "chunk": 8, "max_blocks": 8,
@@ -375,7 +375,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     """As the command trains, without the export, which takes longer."""
     write_labelled(linked)
     changed = TINY_COLDE.model_copy(update={"model": TINY_COLDE.model | model})
-    start = create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
+    start = create.create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
     recipe = shorter("colde-paper", tmp_path)
     text = recipe.read_text()
     assert SUPCON in text
@@ -386,7 +386,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
-    sources = find_sources(read_training_recipe(job.recipe), job.start, data, SilentProgress())
+    sources = find_sources(TrainingRecipe.read(job.recipe), job.start, data, SilentProgress())
     trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")
@@ -413,13 +413,13 @@ def shorter(name: str, folder: Path) -> Path:
 
 def test_the_recipes_of_papers_have_their_settings() -> None:
     for name, kind in (("smith-paper-pretrain", "wp+sp"), ("smith-paper-pairs", "pairs")):
-        recipe = read_training_recipe(RECIPES / f"{name}.toml")
+        recipe = TrainingRecipe.read(RECIPES / f"{name}.toml")
         assert [objective.kind for objective in recipe.objectives] == [kind]
         documents = 32 * (2 if kind == "pairs" else 1)  # both of a pair count
         assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (documents, 48, 0.1)
         assert recipe.optimiser.document_rate == recipe.optimiser.sentence_rate == 5e-5
         assert recipe.optimiser.epsilon == 1e-6
-    recipe = read_training_recipe(RECIPES / "colde-paper.toml")
+    recipe = TrainingRecipe.read(RECIPES / "colde-paper.toml")
     (objective,) = recipe.objectives
     assert (objective.kind, objective.parameters["temperature"]) == ("supcon", 0.5)
     assert recipe.documents == 50 * objective.parameters["parts"]
@@ -429,7 +429,7 @@ def test_the_recipes_of_papers_have_their_settings() -> None:
     assert recipe.sentence_level.trained == "all"
     # 25 epochs of AAN: 80 % of 12,665 documents in batches of 50
     assert recipe.steps == 25 * math.ceil(0.8 * 12_665 / 50) == 25 * recipe.validation_interval
-    encoder = read_recipe(ENCODER_RECIPES / "colde-paper.toml")
+    encoder = create.Recipe.read(ENCODER_RECIPES / "colde-paper.toml")
     fields = {"block_length": encoder.block_length, "dimension": encoder.dimension}
     made = ColdeConfig(**fields, max_blocks=encoder.max_blocks, **encoder.model)
     assert made == ColdeConfig()  # whose defaults are the paper's

@@ -31,7 +31,8 @@ from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from evaluation.quality_gate import Quality, check_quality, write_quality
 from tests.kit.towers import encode_tokens
-from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
+from training.errors import TrainingRecipeError
+from training.export.create import Recipe, create_checkpoint, load_model
 from training.export.export import compute_golden_batch, export_checkpoint
 from training.export.graphs import check_sections, export_section_reader, halve, share_weights
 from training.models.architecture import Sections
@@ -272,7 +273,7 @@ def test_equal_seeds_give_equal_fingerprints(
 
 @pytest.mark.parametrize("path", ENCODER_RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_makes_a_checkpoint(path: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    recipe = read_recipe(path)
+    recipe = Recipe.read(path)
     if recipe.initialise_from_bert:  # of the tiny BERT at hand
         layers = {"sentence_layers": 2} if "sentence_layers" in recipe.model else {}
         sizes = {"dimension": 32, "model": recipe.model | layers, "block_length": 32}
@@ -317,8 +318,8 @@ def test_an_impossible_recipe_is_refused_when_it_is_read(
     (path := tmp_path / "recipe.toml").write_text(
         SMALL_RECIPE.format(architecture=architecture, model=model)
     )
-    with pytest.raises(CheckpointError, match=message):
-        read_recipe(path)
+    with pytest.raises(TrainingRecipeError, match=message):
+        Recipe.read(path)
 
 
 def test_shipped_weights_give_the_golden_vectors() -> None:
