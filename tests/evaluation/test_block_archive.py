@@ -119,7 +119,6 @@ def test_the_key_of_a_checkpoint(tiny_checkpoint: Path) -> None:
     key = block_archive.archive_key(checkpoint)
     assert key.block_encoder == checkpoint.files["int8/block_encoder.onnx"]
     assert (key.max_blocks, key.block_dimension, key.token_type) == (64, 32, "uint16")
-    assert block_archive.archive_key(checkpoint, max_blocks=8).max_blocks == 8
     assert block_archive.archive_key(checkpoint, precision="fp32") != key
     with pytest.raises(ArchiveError, match="fp8"):
         block_archive.archive_key(checkpoint, precision="fp8")
