@@ -133,10 +133,9 @@ def test_one_writer_at_a_time(encoder: OnnxEncoder, tmp_path: Path) -> None:
 
 
 def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_path: Path) -> None:
-    """More blocks are kept of the long one than the checkpoint reads."""
     texts = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
-    encoded = keep_blocks(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
+    encoded = keep_blocks(corpus, tmp_path / "kept", encoder, SilentProgress())
     kept = embed_encoded_corpus(encoded, encoder)
     fresh = embed_corpus(corpus, encoder, SilentProgress())
     assert kept.ids == fresh.ids

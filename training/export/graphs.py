@@ -20,11 +20,11 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 from torch import Tensor, nn
 from torch.export import Dim
 
+from encoder.arrays import Float32
 from encoder.checkpoint import WEIGHTS, Checkpoint
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
 from encoder.onnx_encoder import read_segments
 from encoder.onnx_session import open_section_graph
-from training.batch import pad_tokens
 from training.export.quantise import Array, Sample
 from training.models.architecture import EncoderModel
 from training.models.ernie_doc import ErnieDoc
@@ -179,30 +179,30 @@ def with_onnx_lstms(module: M) -> M:
     return changed
 
 
-Blocks = Sequence[Sequence[int]]
+def read_with_model(
+    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
+) -> tuple[Float32, list[Sample]]:
+    """Encode the blocks of one document with the model itself, one at a time, without padding.
 
-
-def encode_document_blocks(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> torch.Tensor:
-    """Encode the blocks of one document with the model itself: [S, H]."""
-    first, last = checkpoint.start_token, checkpoint.end_token
-    tokens = [torch.tensor([first, *block, last]) for block in blocks]
-    ids, mask = pad_tokens(tokens, checkpoint.padding_token)
-    return model.segment_vectors(ids[None], mask[None])[0]
-
-
-def step_samples(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> list[Sample]:
-    """Return the inputs of every step of one document, the memory among them."""
+    Returns:
+        Their vectors [S, H], and the inputs of each call; a recurrent one has its memory, too.
+    """
     samples: list[Sample] = []
 
-    def step(inputs: Sample) -> list[Array]:
+    def encode(inputs: Sample) -> list[Array]:
         samples.append(inputs)
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
         with torch.no_grad():
-            found: tuple[Tensor, ...] = model.block_encoder(**tensors)
-        return [tensor.numpy() for tensor in found]
+            found: Tensor | tuple[Tensor, ...] = model.block_encoder(**tensors)
+        return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
 
-    read_segments(checkpoint, step, blocks)
-    return samples
+    if isinstance(model, ErnieDoc):
+        return read_segments(checkpoint, encode, blocks), samples
+    vectors = []
+    for block in blocks:
+        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+        vectors += encode({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    return np.concatenate(vectors), samples
 
 
 def export_step(model: ErnieDoc, path: Path) -> None:
@@ -213,7 +213,7 @@ def export_step(model: ErnieDoc, path: Path) -> None:
     """
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
-    memory, memory_mask = model.no_memory(2)
+    memory, memory_mask = model.block_encoder.no_memory(2)
     documents = Dim("documents")
     text = {0: documents, 1: Dim("tokens", min=2, max=config.block_length)}
     export_graph(

@@ -202,17 +202,13 @@ class ErnieDoc(EncoderModel):
     block_encoder: SegmentEncoder
     document_encoder: LastSegment
 
-    def no_memory(self, documents: int) -> Memory:
-        """Return the memory before the first segment of so many documents."""
-        return self.block_encoder.no_memory(documents)
-
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Return the states [D, T, H] of each of the S segments, when all of them have been read.
 
         With gradients, a segment is computed again for its own, so that the activations of one
         segment at a time are held.
         """
-        memory = self.no_memory(len(input_ids))
+        memory = self.block_encoder.no_memory(len(input_ids))
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         found = []
@@ -237,7 +233,7 @@ class ErnieDoc(EncoderModel):
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
         is_last = last[:, None] == torch.arange(segments, device=last.device)  # [D, S]
-        memory = self.no_memory(documents)
+        memory = self.block_encoder.no_memory(documents)
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         memory = self._skim(input_ids, attention_mask * ~is_last[:, :, None], memory)
