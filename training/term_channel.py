@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoder.arrays import Float16, Float32, Int64
+from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EncoderError
 from encoder.terms.term_channel import (
@@ -33,37 +33,12 @@ from encoder.terms.term_table import (
 )
 from encoder.tokenizer import open_tokenizer
 from evaluation.block_archive import BlockArchive
-from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
 from training.export.create import load_model
 from training.models.architecture import EncoderModel
 from training.models.layers import project_first
 from training.models.smith import DocumentEncoder
 from training.recipe import TermRecipe, TrainingRecipe
-
-
-class TermReader:
-    """Computes the term features of parts; those of whole documents only once.
-
-    The words of a whole document are all counted, however few of its blocks training reads.
-    """
-
-    def __init__(self, archives: Sequence[BlockArchive], channel: TermChannel) -> None:
-        self._archives = archives
-        self._channel = channel
-        self._whole: dict[tuple[int, int], Float16] = {}
-
-    def __call__(self, part: DocumentSlice) -> Float32:
-        """Return the features [F] of a part."""
-        blocks = self._archives[part.archive].blocks
-        if part.places is not None:
-            whole = blocks(part.row)
-            return self._channel.features([whole[place] for place in part.places])
-        key = (part.archive, part.row)
-        if key not in self._whole:
-            self._whole[key] = self._channel.features(blocks(part.row)).astype(np.float16)
-        return self._whole[key].astype(np.float32)
-
 
 _OF_CHANNEL = frozenset(
     f"document_encoder.{name}"

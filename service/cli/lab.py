@@ -19,7 +19,7 @@ from encoder.reranker.checkpoint import (
 )
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from evaluation.judgements import read_pairs, read_qrels, read_splits
-from evaluation.quality_gate import Quality, measure_quality, sample_stdlib
+from evaluation.quality_gate import Quality, measure_quality, read_stdlib
 from index.embed import embed_corpus, write_embedded_corpus
 from index.optional_dependencies import require_extra
 from index.search.records import Mode
@@ -341,14 +341,13 @@ def _train_reranker(job: RerankJob) -> None:
 
 def quality_gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
     """Measure what smaller precisions keep, with progress and result on the console."""
-    documents = sample_stdlib()
+    documents = read_stdlib()
     with show_progress(console) as progress:
         qualities = measure_quality(staged, smaller, documents, progress)
     for name, quality in qualities.items():
         console.print(
             f"{name}: keeps {quality.neighbours:.2%} of the neighbours of fp32 on "
-            f"{quality.documents} of {quality.corpus_documents} documents of {quality.corpus}, "
-            f"{quality.tokens:,} tokens"
+            f"{quality.documents} documents of Python's library, {quality.tokens:,} tokens"
         )
     return qualities
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
-from encoder.terms.term_channel import TermChannel, open_term_channel
+from encoder.terms.term_channel import open_term_channel
 from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
@@ -35,7 +35,7 @@ from training.models.architecture import EncoderModel
 from training.objectives import Objective
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, pretrains, reads_tokens_only
-from training.term_channel import TermReader, fit_channel, open_model
+from training.term_channel import fit_channel, open_model
 
 # Documents of a corpus that a validation searches, at most.
 _SEARCHED = 20_000
@@ -86,7 +86,15 @@ def run_training(
     fitted = fit_channel(job.start, recipe, archives, rows)
     model = open_model(job.start, recipe, fitted).to(training_device())
     channel = fitted or open_term_channel(job.start)
-    reader = _reader(job.start, data, recipe, channel)
+    reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
+    reader = Reader(
+        archives=archives,
+        checkpoint=job.start,
+        max_blocks=recipe.max_blocks,
+        channel=channel if reads_terms else None,
+        trained_blocks=recipe.sentence_level.blocks,
+        chunk=recipe.chunk,
+    )
     objectives = _objectives(recipe, sources, reader, model)
     plan = TrainingPlan(
         recipe=recipe,
@@ -122,24 +130,6 @@ def _directory_of(job: EncoderJob, files: CorpusFiles) -> Path:
     path = str(files.corpus.resolve())
     name = "".join(c if c.isalnum() else "-" for c in files.corpus.stem)[:40]
     return job.work / f"{name}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-
-
-def _reader(
-    start: Checkpoint,
-    data: Sequence[TrainingCorpus],
-    recipe: TrainingRecipe,
-    channel: TermChannel,
-) -> Reader:
-    archives = [corpus.texts.archive for corpus in data]
-    reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
-    return Reader(
-        archives=archives,
-        checkpoint=start,
-        max_blocks=recipe.max_blocks,
-        read_terms=TermReader(archives, channel) if reads_terms else None,
-        trained_blocks=recipe.sentence_level.blocks,
-        chunk=recipe.chunk,
-    )
 
 
 def _objectives(

@@ -17,7 +17,7 @@ from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.checkpoint import TERMS as TERMS_FILE
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.block_archive import read_block_archive
-from evaluation.quality_gate import sample_stdlib
+from evaluation.quality_gate import read_stdlib
 from index.progress import SilentProgress
 from tests.kit.command import Run
 from tests.kit.corpora import (
@@ -440,7 +440,7 @@ def test_graphs_that_lose_too_much_are_refused(
     longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = ("lab", "train", recipe(HALVES), "--corpus", corpus, "-o", tmp_path / "t")
-    monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
+    monkeypatch.setattr("service.cli.lab.read_stdlib", lambda: read_stdlib()[:14])
     with monkeypatch.context() as patched:
         patched.setattr(evaluation.quality_gate, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")

@@ -333,7 +333,7 @@ def test_shipped_weights_give_the_golden_vectors() -> None:
     assert np.abs(computed.document_vectors - stored.document_vectors).max() <= 1e-5
 
 
-GOOD = Quality("wiki", 900, 300, 12_345, 0, neighbours=0.98)
+GOOD = Quality(300, 12_345, neighbours=0.98)
 
 
 @pytest.mark.parametrize(
