@@ -11,7 +11,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
-from training.batch import encode, encode_texts
+from training.batch import encode
 from training.collate import Reader, encode_slices, new_objective
 from training.data.sampling import Batch, DocumentSlice
 from training.errors import TrainingRecipeError
@@ -122,11 +122,6 @@ def test_an_encoder_of_lone_blocks_learns_no_order() -> None:
         check_recurrence(recipe_of({"kind": "reorder"}, sentence_level=WHOLE), recurrent=False)
 
 
-def test_lone_blocks_and_missing_blocks_are_refused(model: ErnieDoc, reader: Reader) -> None:
-    some = Reader(reader.archives, reader.checkpoint, 8, trained_blocks=1)
-    with pytest.raises(ValueError, match="reads all blocks of a document"):
-        encode(model, some.batch(ALL, torch.Generator().manual_seed(3)))
-    with pytest.raises(ValueError, match="no vectors of lone blocks"):
-        encode_texts(model, reader.batch(ALL, step_generator(0, 1)))
+def test_a_batch_without_tokens_is_refused(model: ErnieDoc, reader: Reader) -> None:
     with pytest.raises(ValueError, match="no block to be read from its tokens"):
         encode(model, reader.batch(ALL, None))

@@ -7,7 +7,7 @@ An architecture is a frozen configuration and an `EncoderModel` that names it. O
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 import pydantic.dataclasses
 import torch
@@ -15,7 +15,8 @@ from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from training.errors import TrainingRecipeError
-from training.models.layers import TokenEncoder, initialise_as_bert
+from training.models.layers import BlockEncoder, TokenEncoder, initialise_as_bert
+from training.models.weights import load_bert_into
 
 if TYPE_CHECKING:
     from training.recipe import TermRecipe
@@ -69,6 +70,9 @@ class EncoderConfig:
         dimension: width of the document vector.
         dropout: share of activations dropped in training.
         layer_norm_epsilon: of layer normalisation, BERT's.
+        intermediate_size: width of the feed-forward layers.
+        attention_heads: heads of each Transformer layer.
+        sentence_layers: layers of the sentence level.
         predicts_blocks: whether the document level has states that masked blocks are predicted
             from.
     """
@@ -80,8 +84,17 @@ class EncoderConfig:
     dimension: PositiveInt = 768
     dropout: Share = 0.1
     layer_norm_epsilon: float = 1e-12
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    sentence_layers: PositiveInt = 12
 
     predicts_blocks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is no multiple of {self.attention_heads} heads"
+            )
 
     @property
     def term_width(self) -> int:
@@ -142,9 +155,9 @@ class EncoderModel(TrainableModel):
         self.document_encoder = self.document_level(config)
         self.apply(initialise_as_bert)
 
-    @abstractmethod
     def load_bert(self, folder: Path) -> None:
         """Copy the weights of a folder with a BERT checkpoint into the sentence level."""
+        load_bert_into(cast(BlockEncoder, self.block_encoder), folder)
 
     def begin_as_mean(self) -> None:
         """Set the document level so that its output is the normalised mean of the block vectors.

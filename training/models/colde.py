@@ -21,7 +21,6 @@ Where this differs from the paper:
   that is not cut is a section whose successor is itself: so it is encoded outside of training.
 """
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -45,7 +44,6 @@ from training.models.layers import (
     masked_mean,
     project_first,
 )
-from training.models.weights import load_bert_into
 
 Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 
@@ -59,9 +57,6 @@ class ColdeConfig(EncoderConfig):
 
     Attributes:
         max_sections: sections of a document that have an embedding.
-        intermediate_size: width of the feed-forward layers.
-        attention_heads: heads of the chunk level.
-        sentence_layers: layers of the chunk level.
         chunk_heads: heads of the chunkwise attention.
         lstm_size: width of the Bi-LSTM's output, half of it for each direction.
         dimension: width of a section vector and of the document vector.
@@ -76,9 +71,6 @@ class ColdeConfig(EncoderConfig):
     """
 
     max_sections: PositiveInt = 5
-    intermediate_size: PositiveInt = 3_072
-    attention_heads: PositiveInt = 12
-    sentence_layers: PositiveInt = 12
     chunk_heads: PositiveInt = 4
     lstm_size: Annotated[int, Field(gt=0, multiple_of=2)] = 512
     dimension: PositiveInt = 256
@@ -90,6 +82,7 @@ class ColdeConfig(EncoderConfig):
     pooled_tokens: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.positions and not self.reads_order:
             raise ValueError(
                 f"positions = false goes with attention and LSTM, not with {self.aggregate!r}: "
@@ -269,10 +262,6 @@ class Colde(EncoderModel):
     def section_reader(self) -> SectionReader:
         """Reads the sections of a document one by one."""
         return SectionReader(self.document_encoder)
-
-    def load_bert(self, folder: Path) -> None:
-        """Copy the weights of a BERT checkpoint into the chunk level."""
-        load_bert_into(self.block_encoder, folder)
 
     def begin_as_mean(self) -> None:
         """Begin as the mean of the chunk vectors; see `EncoderModel`."""

@@ -46,8 +46,6 @@ class ErnieDocConfig(EncoderConfig):
 
     Attributes:
         block_length: tokens of a segment (L): [CLS], [SEP] and one between them at least.
-        intermediate_size: width of the feed-forward layers.
-        attention_heads: heads of each layer.
         sentence_layers: layers (N).
         memory_length: hidden states of earlier segments that each layer attends to (m).
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
@@ -56,14 +54,12 @@ class ErnieDocConfig(EncoderConfig):
     """
 
     block_length: Annotated[int, Field(ge=3)] = 512
-    intermediate_size: PositiveInt = 3_072
-    attention_heads: PositiveInt = 12
-    sentence_layers: PositiveInt = 12
     memory_length: PositiveInt = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.retrospective and self.recurrence == "none":
             raise ValueError(
                 'retrospective = true takes a memory: with recurrence = "none" nothing of the '
@@ -291,8 +287,6 @@ class RelativeAttention(nn.Module):
     def __init__(self, config: ErnieDocConfig) -> None:
         super().__init__()
         hidden_size, heads = config.hidden_size, config.attention_heads
-        if hidden_size % heads:
-            raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
         self.heads = heads
         self.longest = config.block_length
         self.memory_length = config.memory_length

@@ -18,8 +18,6 @@ class SelfAttention(nn.Module):
 
     def __init__(self, hidden_size: int, heads: int, dropout: float) -> None:
         super().__init__()
-        if hidden_size % heads:
-            raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
         self.heads = heads
         self.dropout = dropout
         self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
