@@ -191,12 +191,8 @@ def _some(corpus: Sequence[Terms], number: int, random: np.random.Generator) -> 
 
 def _tfidf(documents: Sequence[Terms], weights: Float32) -> Any:
     """Return TF-IDF vectors of unit norm as a sparse matrix [N, R]."""
-    try:
-        import scipy.sparse
-    except ImportError as error:
-        raise EncoderError(
-            "the term channel needs the extra 'train': pip install 'longmatch[train]'"
-        ) from error
+    import scipy.sparse
+
     values, ends = [], [0]
     for terms in documents:
         some = np.log1p(terms.counts) * weights[terms.rows]

@@ -82,7 +82,7 @@ class ColdeConfig(EncoderConfig):
     pooled_tokens: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        EncoderConfig.__post_init__(self)
         if not self.positions and not self.reads_order:
             raise ValueError(
                 f"positions = false goes with attention and LSTM, not with {self.aggregate!r}: "

@@ -59,7 +59,7 @@ class ErnieDocConfig(EncoderConfig):
     retrospective: bool = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        EncoderConfig.__post_init__(self)
         if self.retrospective and self.recurrence == "none":
             raise ValueError(
                 'retrospective = true takes a memory: with recurrence = "none" nothing of the '
@@ -214,11 +214,6 @@ class ErnieDoc(EncoderModel):
             )
             found.append(states)
         return found
-
-    def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
-        states = self.segment_states(input_ids, attention_mask)
-        return torch.stack([_block_vectors(segment) for segment in states], dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm.

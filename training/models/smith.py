@@ -75,7 +75,7 @@ class SmithConfig(EncoderConfig):
     predicts_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        EncoderConfig.__post_init__(self)
         if self.pooled_layers > self.sentence_layers:
             raise ValueError(
                 f"pooled_layers must be from 0 to the {self.sentence_layers} sentence_layers, not "
