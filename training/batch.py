@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from training.models.architecture import EncoderModel, OnDevice, Sections
+from training.models.colde import Colde
 from training.models.ernie_doc import ErnieDoc
 from training.models.layers import BlockEncoder
 
@@ -120,13 +121,12 @@ def put_computed(batch: DocumentBatch, computed: Tensor) -> Tensor:
 def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the document vectors [D, dimension], of unit norm, in float32.
 
-    A document that is cut has one vector for each section. Whether its sections see each other is
-    the architecture's choice (`EncoderModel.training_input`).
+    A document that is cut has one vector for each section; those of a CoLDE see each other.
     """
     if isinstance(model, ErnieDoc):
         read: Tensor = model(*as_documents(texts_of(batch)))
         return read.float()
-    also = getattr(batch, model.training_input)
+    also = batch.sections if isinstance(model, Colde) else batch.term_features
     vectors: Tensor = model.document_encoder(block_vectors(model, batch), batch.block_mask, also)
     return vectors.float()
 

@@ -434,12 +434,11 @@ def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None
         raise TrainingRecipeError(
             f"objective {objective.kind}: this architecture cannot predict masked sentence blocks"
         )
-    if "parts" not in objective.parameters or config.max_sections is None:
-        return
-    if objective.parameters["parts"] > config.max_sections:
+    sections = getattr(config, "max_sections", None)  # of a CoLDE
+    if sections is not None and objective.parameters.get("parts", 0) > sections:
         raise TrainingRecipeError(
-            f"objective {objective.kind}: parts is above the {config.max_sections} sections that "
-            "the model has embeddings for"
+            f"objective {objective.kind}: parts is above the {sections} sections that the model "
+            "has embeddings for"
         )
 
 

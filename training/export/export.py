@@ -232,8 +232,8 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
         "block_mask": torch.ones(2, blocks, dtype=torch.int64),
     }
     shapes = {"block_vectors": shape, "block_mask": shape}
-    if config.term_width:
-        inputs["term_features"] = torch.rand(2, config.term_width)
+    if width := getattr(config, "term_width", 0):
+        inputs["term_features"] = torch.rand(2, width)
         shapes["term_features"] = {0: documents}
     export_graph(
         with_onnx_lstms(model.document_encoder), inputs, shapes, ["document_vectors"], path

@@ -7,7 +7,7 @@ An architecture is a frozen configuration and an `EncoderModel` that names it. O
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import pydantic.dataclasses
 import torch
@@ -20,8 +20,6 @@ from training.models.weights import load_bert_into
 
 if TYPE_CHECKING:
     from training.recipe import TermRecipe
-
-TrainingInput = Literal["term_features", "sections"]
 
 
 class OnDevice:
@@ -96,16 +94,6 @@ class EncoderConfig:
                 f"hidden_size {self.hidden_size} is no multiple of {self.attention_heads} heads"
             )
 
-    @property
-    def term_width(self) -> int:
-        """Width of the term features that the document level reads; 0 without a term channel."""
-        return 0
-
-    @property
-    def max_sections(self) -> int | None:
-        """Sections of a document that see each other; None where each is a document of its own."""
-        return None
-
 
 class TrainableModel(nn.Module, ABC):
     """What the training loop needs of a model."""
@@ -132,17 +120,14 @@ class EncoderModel(TrainableModel):
         config: sizes and choices.
         block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of an
             `ErnieDoc` one step, with a memory.
-        document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
-            may be left out -> document vectors [D, dimension] of unit norm.
-        training_input: the field of a `training.batch.DocumentBatch` that the document level reads
-            in addition to the blocks.
+        document_encoder: block vectors [D, S, H], their mask [D, S], and `Sections` of a CoLDE or
+            term features, which may be left out -> document vectors [D, dimension] of unit norm.
     """
 
     name: ClassVar[str]
     configuration: ClassVar[type[Any]]
     block_level: ClassVar[type[Any]]
     document_level: ClassVar[type[Any]]
-    training_input: ClassVar[TrainingInput] = "term_features"
     config: EncoderConfig
     block_encoder: TokenEncoder
     document_encoder: nn.Module

@@ -34,7 +34,6 @@ from training.models.architecture import (
     EncoderConfig,
     EncoderModel,
     Sections,
-    TrainingInput,
 )
 from training.models.layers import (
     Bidirectional,
@@ -246,7 +245,6 @@ class Colde(EncoderModel):
     configuration = ColdeConfig
     block_level = BlockEncoder
     document_level = SectionEncoder
-    training_input: ClassVar[TrainingInput] = "sections"
     config: ColdeConfig
     block_encoder: BlockEncoder
     document_encoder: SectionEncoder
