@@ -208,7 +208,7 @@ class BlockArchiveWriter:
         self.row_of = dict(self._file.read_rows("SELECT hash, number FROM texts"))
 
     def append(self, texts: Mapping[str, SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit texts of at most `max_blocks` blocks by their hashes; all of them or none.
+        """Commit texts of 1 to `max_blocks` blocks by their hashes; all of them or none.
 
         Args:
             texts: none of them in `row_of`.
@@ -227,11 +227,6 @@ class BlockArchiveWriter:
         expected = (len(text.blocks), self._key.block_dimension)
         if vectors.shape != expected:
             raise ArchiveError(f"block vectors of shape {vectors.shape}, not {expected}")
-        if not 0 < len(text.blocks) <= self._key.max_blocks:
-            raise ArchiveError(
-                f"a document of {len(text.blocks)} blocks: this archive takes 1 to "
-                f"{self._key.max_blocks}"
-            )
         lengths = np.array([len(block) for block in text.blocks], dtype=np.uint16)
         token_ids = np.concatenate([np.asarray(b, self._key.token_type) for b in text.blocks])
         parts = (lengths.tobytes(), token_ids.tobytes(), vectors.astype(np.float16).tobytes())
