@@ -154,8 +154,10 @@ class PretrainingHead(nn.Module):
         if masked_blocks:  # a unit vector, as those around it are: it must not dominate them
             self.masked_block = nn.Parameter(F.normalize(torch.randn(width), dim=0))
         if chunks:
-            classifier = nn.Linear(width, len(orders_of(chunks)))
-            self.order = nn.Sequential(nn.Linear(width, width), nn.Tanh(), classifier)
+            classes = len(orders_of(chunks))
+            self.order = nn.Sequential(
+                nn.Linear(width, width), nn.Tanh(), nn.Linear(width, classes)
+            )
 
 
 def orders_of(chunks: int) -> list[tuple[int, ...]]:
