@@ -72,30 +72,18 @@ class ArchiveKey:
 
 
 def archive_key(
-    checkpoint: Checkpoint,
-    *,
-    precision: str = "int8",
-    max_blocks: int | None = None,
-    tokens_only: bool = False,
+    checkpoint: Checkpoint, *, precision: str = "int8", tokens_only: bool = False
 ) -> ArchiveKey:
     """Return the key of the archives that a checkpoint writes and can read.
 
     Args:
         checkpoint: of which only the sentence level and the tokenizer matter.
         precision: of the block graph.
-        max_blocks: blocks read of a document; by default as many as the checkpoint reads.
         tokens_only: the archive is to have no block vectors.
 
     Raises:
-        ArchiveError: the checkpoint has no block graph of this precision; or it is recurrent, so
-            that its block vectors depend on how many blocks are read, and reads another number.
+        ArchiveError: the checkpoint has no block graph of this precision.
     """
-    limit = max_blocks or checkpoint.max_blocks
-    if checkpoint.segment_memory is not None and limit != checkpoint.max_blocks and not tokens_only:
-        raise ArchiveError(
-            f"{checkpoint.directory}: reads {checkpoint.max_blocks} blocks of a document, and the "
-            f"vectors of each depend on all of them: they cannot be those of {limit} blocks"
-        )
     graph = f"{precision}/{BLOCK_GRAPH}"
     digest = checkpoint.files.get(graph, "")
     if checkpoint.architecture == SENTENCE_MODEL:
@@ -109,7 +97,7 @@ def archive_key(
         block_length=checkpoint.block_length,
         long_sentence=checkpoint.long_sentence,
         language=checkpoint.language,
-        max_blocks=limit,
+        max_blocks=checkpoint.max_blocks,
         block_dimension=0 if tokens_only else checkpoint.block_dimension,
         token_type="uint16" if vocabulary <= 2**16 else "uint32",
     )
@@ -128,11 +116,6 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
             f"{directory}: this archive was made with another encoder "
             f"({'; '.join(differing)}): name another directory"
         )
-
-
-def open_archive_file(directory: Path) -> SQLiteConnections:
-    """Open the file of an archive, which exists, for reading only."""
-    return SQLiteConnections(directory / ARCHIVE_FILE, read_only=True, kind=_ARCHIVE)
 
 
 def read_key(file: SQLiteConnections) -> ArchiveKey:
@@ -185,7 +168,7 @@ class _Texts:
     """The texts in the file of an archive."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = open_archive_file(directory)
+        self._file = SQLiteConnections(directory / ARCHIVE_FILE, read_only=True, kind=_ARCHIVE)
         finalize(self, self._file.close)
         self.key = read_key(self._file)
         rows = self._file.read_rows("SELECT tokens, blocks FROM texts ORDER BY number")
@@ -225,7 +208,7 @@ class BlockArchiveWriter:
         self.row_of = dict(self._file.read_rows("SELECT hash, number FROM texts"))
 
     def append(self, texts: Mapping[str, SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit texts of at most `max_blocks` blocks by their hashes; all of them or none.
+        """Commit texts of 1 to `max_blocks` blocks by their hashes; all of them or none.
 
         Args:
             texts: none of them in `row_of`.
@@ -244,11 +227,6 @@ class BlockArchiveWriter:
         expected = (len(text.blocks), self._key.block_dimension)
         if vectors.shape != expected:
             raise ArchiveError(f"block vectors of shape {vectors.shape}, not {expected}")
-        if not 0 < len(text.blocks) <= self._key.max_blocks:
-            raise ArchiveError(
-                f"a document of {len(text.blocks)} blocks: this archive takes 1 to "
-                f"{self._key.max_blocks}"
-            )
         lengths = np.array([len(block) for block in text.blocks], dtype=np.uint16)
         token_ids = np.concatenate([np.asarray(b, self._key.token_type) for b in text.blocks])
         parts = (lengths.tobytes(), token_ids.tobytes(), vectors.astype(np.float16).tobytes())

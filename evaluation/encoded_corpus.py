@@ -5,7 +5,6 @@ encoded before is not encoded again, even under another id.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,14 +28,11 @@ from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import (
-    ARCHIVE_FILE,
     ArchiveKey,
     BlockArchive,
     BlockArchiveWriter,
     archive_key,
-    open_archive_file,
     read_block_archive,
-    read_key,
 )
 from index.build import group
 from index.corpus.reader import count_documents, read_corpus
@@ -103,11 +99,7 @@ class EncodedCorpus:
 
 
 def keep_blocks(
-    corpus: Path,
-    directory: Path,
-    encoder: Encoder,
-    progress: Progress,
-    max_blocks: int | None = None,
+    corpus: Path, directory: Path, encoder: Encoder, progress: Progress
 ) -> EncodedCorpus:
     """Encode what is new in a corpus; after a kill at any moment, the next run resumes.
 
@@ -116,11 +108,8 @@ def keep_blocks(
         directory: created if it is missing.
         encoder: provides sentence level and tokenizer.
         progress: notified of progress and skipped input.
-        max_blocks: sentence blocks to read of a document, which may be more than the document
-            level reads; by default as many, or as many as the directory has.
     """
-    most = max_blocks or _kept_blocks(directory)
-    key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=most)
+    key = archive_key(encoder.checkpoint, precision=encoder.precision)
     return _keep(corpus, directory, key, encoder.checkpoint, encoder, progress)
 
 
@@ -131,17 +120,9 @@ def keep_tokens(
 
     Block vectors are zeros that take no memory, and the checkpoint needs no graph.
     """
-    key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
+    key = archive_key(checkpoint, tokens_only=True)
     kept = _keep(corpus, directory, key, checkpoint, None, progress)
     return replace(kept, archive=kept.archive.without_vectors(checkpoint.block_dimension))
-
-
-def _kept_blocks(directory: Path) -> int | None:
-    """Return how many blocks of a document an archive holds, which may be more than are read."""
-    if not (directory / ARCHIVE_FILE).exists():
-        return None
-    with closing(open_archive_file(directory)) as file:
-        return read_key(file).max_blocks
 
 
 def _keep(
@@ -154,7 +135,7 @@ def _keep(
 ) -> EncodedCorpus:
     """Read what is missing; without an encoder, blocks alone."""
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = BlockTokenizer(replace(checkpoint, max_blocks=key.max_blocks))
+    tokenizer = BlockTokenizer(checkpoint)
     kept: dict[str, str] = {}
     number = 0
     try:
@@ -213,12 +194,10 @@ def embed_encoded_corpus(
 
     Args:
         encoded: by the sentence level of the same checkpoint.
-        encoder: reads at most `max_blocks` of the stored blocks of a document, and of these the
-            reading share of its checkpoint.
+        encoder: reads the reading share of its checkpoint of the stored blocks of a document.
         space: to compare in; fitted to the corpus, as a store does, when not given.
     """
     archive = encoded.archive
-    limit = encoder.checkpoint.max_blocks
     vectors: list[Float32] = []
     read: list[int] = []
     aligned: list[AlignedBlocks] = []
@@ -227,9 +206,9 @@ def embed_encoded_corpus(
     space = space or _fit_space(encoded, encoder.checkpoint, selected)
     for start in range(0, len(rows), _DOCUMENTS_PER_CALL):
         part = slice(start, start + _DOCUMENTS_PER_CALL)
-        blocks = [archive.blocks(row)[:limit] for row in rows[part]]
+        blocks = [archive.blocks(row) for row in rows[part]]
         kept = [
-            archive.vectors(row)[chosen][:limit].astype(np.float32)
+            archive.vectors(row)[chosen].astype(np.float32)
             for row, chosen in zip(rows[part], selected[part], strict=True)
         ]
         vectors.append(encoder.encode_documents(blocks, kept))
@@ -251,10 +230,10 @@ _Selection = Sequence[list[int] | slice]
 
 def _select_blocks(encoded: EncodedCorpus, checkpoint: Checkpoint) -> _Selection:
     """Return which of the stored blocks of each document the reading share leaves."""
-    select, limit = open_selector(checkpoint), checkpoint.max_blocks
+    select = open_selector(checkpoint)
     if select is None:
         return [slice(None)] * len(encoded.rows)
-    return [list(select(encoded.archive.blocks(row)[:limit])) for row in encoded.rows.tolist()]
+    return [list(select(encoded.archive.blocks(row))) for row in encoded.rows.tolist()]
 
 
 def _fit_space(

@@ -1,6 +1,6 @@
 """What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from evaluation.report import PairTask, Report, RetrievalTask, report_pairs, rep
 from evaluation.reranking import PairScorer, reranked_system
 from evaluation.systems import (
     HYBRID,
-    LEXICAL,
     System,
     corpus_spreads,
     lexical_system,
@@ -34,12 +33,6 @@ from index.search.score import read_fusion
 
 VECTOR, SEMANTIC, UNALIGNED = "vector", "semantic", "unaligned hybrid"
 RERANKED = "reranked"
-# `VECTOR` and `UNALIGNED` are the first stages of semantic and hybrid mode.
-OWN: Mapping[Mode, tuple[str, ...]] = {
-    "semantic": (VECTOR, SEMANTIC),
-    "lexical": (VECTOR, LEXICAL),
-    "hybrid": (VECTOR, SEMANTIC, LEXICAL, UNALIGNED, HYBRID),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +74,10 @@ def longmatch_systems(
     mode: Mode,
     files: Sequence[Path],
 ) -> Iterator[System]:
-    """Make the systems of Longmatch itself, named as in `OWN`."""
+    """Make the systems of Longmatch itself: of the mode, and what it combines.
+
+    `VECTOR` and `UNALIGNED` are the first stages of semantic and hybrid mode.
+    """
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
     blocks = vectors.all_blocks

@@ -1,7 +1,6 @@
-"""The quality gate of exports: how much of fp32's rankings int8 and fp16 keep, on a sample."""
+"""The quality gate of exports: how much of fp32's rankings int8 and fp16 keep."""
 
 import json
-import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,14 +15,13 @@ from encoder.errors import QualityError
 from encoder.opening import open_encoder
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
-from index.corpus.reader import read_corpus, read_documents
+from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from index.store.records import EncodedDocument
 
 NEIGHBOURS = 10
-DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
 _DOCUMENTS_PER_CALL = 16
 MINIMUM_NEIGHBOURS = 0.98  # share of the 10 nearest neighbours of fp32 that must stay
 _TIE = 1e-6  # cosines closer than this are equal
@@ -31,29 +29,22 @@ _TIE = 1e-6  # cosines closer than this are equal
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How one precision compares with fp32 over a sample of documents.
+    """How one precision compares with fp32 over some documents.
 
     Attributes:
-        corpus: name of the sampled corpus.
-        corpus_documents: how many documents it has.
-        documents: how many of them were compared.
-        tokens: how many tokens of those were read.
-        seed: of the sample.
+        documents: how many were compared.
+        tokens: how many tokens of them were read.
         neighbours: share of the 10 nearest neighbours of fp32 that are among its own 10.
     """
 
-    corpus: str
-    corpus_documents: int
     documents: int
     tokens: int
-    seed: int
     neighbours: float
 
 
 def check_quality(quality: Quality, precision: str) -> None:
     """Check that a precision loses no more than the gate allows."""
     where = f"{precision}/{BLOCK_GRAPH} and {DOCUMENT_GRAPH} on {quality.documents} documents"
-    where = f"{where} of {quality.corpus}"
     # "not >=" also refuses NaN
     if not quality.neighbours >= MINIMUM_NEIGHBOURS:
         raise QualityError(
@@ -77,59 +68,32 @@ def add_to_report(path: Path, figures: dict[str, Any]) -> None:
     path.write_text(json.dumps(report | figures, indent=2) + "\n", encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class GateSample:
-    """The documents that precisions are compared on.
-
-    Attributes:
-        corpus: name of the corpus.
-        corpus_documents: number of its documents.
-        documents: the sample, in the order of the corpus.
-        seed: of the sample.
-    """
-
-    corpus: str
-    corpus_documents: int
-    documents: tuple[Document, ...]
-    seed: int
-
-
-def sample_stdlib(limit: int = DOCUMENTS, seed: int = 0) -> GateSample:
-    """Sample the documentation that ships with Python."""
+def read_stdlib() -> list[Document]:
+    """Return the documentation that ships with Python, some 200 documents."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "python-stdlib.jsonl"
         write_stdlib_corpus(path)
-        return sample_corpus(path, limit=limit, seed=seed)
-
-
-def sample_corpus(corpus: Path, *, limit: int, seed: int = 0) -> GateSample:
-    """Sample at most `limit` documents of a corpus, by a seed.
-
-    Raises:
-        CorpusError: the corpus cannot be read or is too small.
-    """
-    ids = [item.id for item in read_corpus(corpus) if isinstance(item, Document)]
-    generator = random.Random(seed)  # noqa: S311  a sample, not a secret
-    chosen = set(generator.sample(ids, min(len(ids), limit)))
-    _require_enough(len(chosen), str(corpus))
-    documents = read_documents(corpus, [name for name in ids if name in chosen])
-    return GateSample(corpus.name, len(ids), tuple(documents), seed)
+        return [item for item in read_corpus(path) if isinstance(item, Document)]
 
 
 def measure_quality(
-    checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, progress: Progress
+    checkpoint: Checkpoint,
+    precisions: Sequence[str],
+    documents: Sequence[Document],
+    progress: Progress,
 ) -> dict[str, Quality]:
-    """Compare precisions of a checkpoint with its fp32 on a CPU."""
-    exact = _encode(checkpoint, "fp32", sample, progress)
+    """Compare precisions of a checkpoint with its fp32 on a CPU.
+
+    Raises:
+        CorpusError: the documents are too few.
+    """
+    exact = _encode(checkpoint, "fp32", documents, progress)
     qualities = {}
     for precision in precisions:
-        found = _encode(checkpoint, precision, sample, progress)
+        found = _encode(checkpoint, precision, documents, progress)
         qualities[precision] = Quality(
-            corpus=sample.corpus,
-            corpus_documents=sample.corpus_documents,
             documents=len(found),
             tokens=sum(result.receipt.tokens_read for result in found),
-            seed=sample.seed,
             neighbours=neighbours_kept(_vectors(exact), _vectors(found)),
         )
     return qualities
@@ -154,25 +118,21 @@ def neighbours_kept(exact: Float32, found: Float32, k: int = NEIGHBOURS) -> floa
 
 
 def _encode(
-    checkpoint: Checkpoint, precision: str, sample: GateSample, progress: Progress
+    checkpoint: Checkpoint, precision: str, documents: Sequence[Document], progress: Progress
 ) -> list[EncodedDocument]:
     encoder = open_encoder(checkpoint, precision=precision, providers=["cpu"])
-    progress.started(f"encoding with {precision}", len(sample.documents))
+    progress.started(f"encoding with {precision}", len(documents))
     encoded: list[EncodedDocument] = []
-    for start in range(0, len(sample.documents), _DOCUMENTS_PER_CALL):
-        some = sample.documents[start : start + _DOCUMENTS_PER_CALL]
+    for start in range(0, len(documents), _DOCUMENTS_PER_CALL):
+        some = documents[start : start + _DOCUMENTS_PER_CALL]
         encoded += encode_documents(some, encoder, progress)
-    _require_enough(len(encoded), sample.corpus)
+    if len(encoded) < NEIGHBOURS + 2:
+        raise CorpusError(
+            f"{len(encoded)} documents are too few to compare {NEIGHBOURS} neighbours: it takes "
+            f"{NEIGHBOURS + 2}"
+        )
     return encoded
 
 
 def _vectors(encoded: Sequence[EncodedDocument]) -> Float32:
     return np.stack([result.vector for result in encoded])
-
-
-def _require_enough(documents: int, corpus: str) -> None:
-    if documents < NEIGHBOURS + 2:
-        raise CorpusError(
-            f"{corpus}: {documents} documents are too few to compare {NEIGHBOURS} neighbours: "
-            f"it takes {NEIGHBOURS + 2}"
-        )

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from training.models.architecture import EncoderModel, OnDevice, Sections
+from training.models.colde import Colde
 from training.models.ernie_doc import ErnieDoc
 from training.models.layers import BlockEncoder
 
@@ -76,10 +77,8 @@ def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> Docu
     """Pad the arrays of documents to one batch.
 
     Args:
-        documents: at least one; all with terms, or none.
+        documents: at least one; all with terms, or none. Sections of a document follow one another.
     """
-    if not documents or any(len(document.block_vectors) == 0 for document in documents):
-        raise ValueError("a batch takes at least one document, and each at least one block")
     vectors = [torch.from_numpy(d.block_vectors.astype(np.float32)) for d in documents]
     return DocumentBatch(
         block_vectors=pad_sequence(vectors, batch_first=True),
@@ -122,21 +121,18 @@ def put_computed(batch: DocumentBatch, computed: Tensor) -> Tensor:
 def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the document vectors [D, dimension], of unit norm, in float32.
 
-    A document that is cut has one vector for each section. Whether its sections see each other is
-    the architecture's choice (`EncoderModel.training_input`).
+    A document that is cut has one vector for each section; those of a CoLDE see each other.
     """
     if isinstance(model, ErnieDoc):
         read: Tensor = model(*as_documents(texts_of(batch)))
         return read.float()
-    also = getattr(batch, model.training_input)
+    also = batch.sections if isinstance(model, Colde) else batch.term_features
     vectors: Tensor = model.document_encoder(block_vectors(model, batch), batch.block_mask, also)
     return vectors.float()
 
 
 def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
     """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32."""
-    if isinstance(model, ErnieDoc):
-        raise ValueError("a recurrent model has no vectors of lone blocks")
     texts = texts_of(batch)
     vectors: Tensor = model.block_encoder(texts.input_ids, texts.attention_mask)
     return vectors.float()
@@ -162,17 +158,13 @@ def texts_of(batch: DocumentBatch) -> BlockTexts:
 
 
 def as_documents(texts: BlockTexts) -> tuple[Tensor, Tensor]:
-    """Lay blocks out by document and place.
+    """Lay blocks out by document and place: all blocks of each, which a recurrent model reads.
 
     Returns:
         Token ids and mask, both [D, S, T]; where a document has no block, the mask is 0.
     """
     documents, places = texts.documents, texts.places
     size = (int(documents.max()) + 1, int(places.max()) + 1, texts.input_ids.shape[1])
-    counts = torch.bincount(documents, minlength=size[0])  # [D]
-    expected = torch.cat([torch.arange(count) for count in counts.tolist()])
-    if not torch.equal(places.cpu(), expected):
-        raise ValueError("a recurrent model reads all blocks of a document, in their order")
     ids, mask = (
         tensor.new_zeros(size).index_put((documents, places), tensor)
         for tensor in (texts.input_ids, texts.attention_mask)
@@ -185,8 +177,6 @@ def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
     if all(document.sections == 1 for document in documents):
         return None
     numbers = [document.section for document in documents]
-    if numbers != [n for first in documents if first.section == 0 for n in range(first.sections)]:
-        raise ValueError("all sections of a document must follow one another in a batch")
     successors = [
         row + 1 if document.section + 1 < document.sections else row - document.section
         for row, document in enumerate(documents)
@@ -196,11 +186,7 @@ def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
 
 def _collate_terms(documents: Sequence[DocumentArrays]) -> Tensor | None:
     features = [d.term_features for d in documents if d.term_features is not None]
-    if not features:
-        return None
-    if len(features) != len(documents):
-        raise ValueError("a batch takes documents with terms or documents without, not both")
-    return torch.from_numpy(np.stack(features).astype(np.float32))
+    return torch.from_numpy(np.stack(features).astype(np.float32)) if features else None
 
 
 def _collate_texts(documents: Sequence[DocumentArrays], padding_token: int) -> BlockTexts | None:

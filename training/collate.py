@@ -1,7 +1,7 @@
 """From sampled batches to the tasks of objectives: documents are read, tensors made."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from encoder.alignment.space import open_space
-from encoder.arrays import Float32
+from encoder.arrays import Float16, Float32
 from encoder.checkpoint import Checkpoint
+from encoder.terms.term_channel import TermChannel
 from evaluation.block_archive import BlockArchive
 from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.data.sampling import Batch, DocumentSlice, Sampler
@@ -40,8 +41,6 @@ from training.recipe import (
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
 
-ReadTerms = Callable[[DocumentSlice], Float32]  # -> [F]
-
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -51,7 +50,8 @@ class Reader:
         archives: by the number that a `DocumentSlice` names.
         checkpoint: whose special tokens open and close a block.
         max_blocks: blocks of a document that are read at most.
-        read_terms: the term features of a part; None without a term channel.
+        channel: whose term features a part has; None without them. All words of a whole document
+            count, however few of its blocks are read.
         trained_blocks: random blocks of a document that a step reads as tokens; 0 while the
             sentence level is frozen.
         chunk: documents of a batch that are encoded at a time.
@@ -60,9 +60,10 @@ class Reader:
     archives: Sequence[BlockArchive]
     checkpoint: Checkpoint
     max_blocks: int
-    read_terms: ReadTerms | None = None
+    channel: TermChannel | None = None
     trained_blocks: int = 0
     chunk: int = 64
+    _whole: dict[tuple[int, int], Float16] = field(default_factory=dict)  # terms of documents
 
     def batch(
         self, parts: Sequence[DocumentSlice], generator: torch.Generator | None
@@ -87,13 +88,23 @@ class Reader:
         if generator is not None and self.trained_blocks:
             order = torch.randperm(len(places), generator=generator)
             chosen = sorted(order[: self.trained_blocks].tolist())
-        terms = self.read_terms(part) if self.read_terms else None
+        terms = self._terms(part, self.channel) if self.channel else None
         blocks = archive.blocks(part.row) if chosen else ()
         first, last = self.checkpoint.start_token, self.checkpoint.end_token
         tokens = [
             np.array([first, *blocks[places[place]], last], dtype=np.int64) for place in chosen
         ]
         return DocumentArrays(vectors[places], terms, chosen, tokens, part.section, part.sections)
+
+    def _terms(self, part: DocumentSlice, channel: TermChannel) -> Float32:
+        """Return the term features [F] of a part; those of a whole document are computed once."""
+        blocks, key = self.archives[part.archive].blocks, (part.archive, part.row)
+        if part.places is not None:
+            whole = blocks(part.row)
+            return channel.features([whole[place] for place in part.places])
+        if key not in self._whole:
+            self._whole[key] = channel.features(blocks(part.row)).astype(np.float16)
+        return self._whole[key].astype(np.float32)
 
 
 def training_device() -> torch.device:

@@ -8,7 +8,7 @@ the others (`encoder/alignment/space.py`).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,13 +38,6 @@ def smaller_config(config: EncoderConfig, level: SentenceLevelRecipe) -> Encoder
         changed["sentence_layers"] = len(level.kept_layers)
     if level.pooled_layers:
         changed |= {"pooled_layers": level.pooled_layers, "pooled_tokens": level.pooled_tokens}
-    missing = changed.keys() - {field.name for field in fields(config)}
-    if missing:
-        names = {"sentence_layers": "kept_layers"}
-        raise TrainingRecipeError(
-            f"sentence_level.{names.get(min(missing), min(missing))}: this architecture has no "
-            "such Transformer layers"
-        )
     start: Any = config
     if level.kept_layers and level.kept_layers[-1] >= start.sentence_layers:
         raise TrainingRecipeError(

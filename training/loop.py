@@ -6,6 +6,7 @@ checkpoint as if it had not been interrupted, bit for bit on a CPU.
 """
 
 import ctypes
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,6 @@ from training.run_files import (
     append_to_curve,
     load_best,
     load_state,
-    recipe_fingerprint,
     save_best,
     save_state,
     truncate_curve,
@@ -299,4 +299,5 @@ def _finite(step: int, what: str, value: Tensor) -> float:
 
 
 def _fingerprint(plan: TrainingPlan[Any]) -> dict[str, str]:
-    return {"recipe": recipe_fingerprint(plan.recipe), "data": plan.data_fingerprint}
+    recipe = hashlib.sha256(plan.recipe.model_dump_json().encode()).hexdigest()
+    return {"recipe": recipe, "data": plan.data_fingerprint}

@@ -118,33 +118,6 @@ class WordHead(nn.Module):
         return result
 
 
-class BlockHead(nn.Module):
-    """The learned vector that replaces masked sentence blocks (section 4.2.1)."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        # A unit vector, as those around it are: it must not dominate them.
-        self.masked_block = nn.Parameter(F.normalize(torch.randn(config.hidden_size), dim=0))
-
-    def forward(self, vectors: Tensor, masked: Tensor) -> Tensor:
-        """Put it into block vectors [D, S, H] wherever masked [D, S] is true."""
-        return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
-
-
-class OrderHead(nn.Module):
-    """What scores permutations by the last [CLS] of a document."""
-
-    def __init__(self, config: EncoderConfig, chunks: int) -> None:
-        super().__init__()
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.classifier = nn.Linear(config.hidden_size, len(orders_of(chunks)))
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Score permutations: states [D, H] of the last [CLS] -> [D, K] logits."""
-        logits: Tensor = self.classifier(torch.tanh(self.pooler(states)))
-        return logits
-
-
 class PretrainingHead(nn.Module):
     """What is trained for an objective of pretraining alone: a part for all that is hidden.
 
@@ -152,11 +125,16 @@ class PretrainingHead(nn.Module):
         share: of the words, that are hidden.
         masked_blocks: sentence blocks of a document that are hidden.
         chunks: into which a document is cut, at most, to be permuted.
+
+    Attributes:
+        words: before the output embedding, where words are hidden.
+        masked_block: [H] what replaces a hidden sentence block (section 4.2.1).
+        order: the last [CLS] of documents [D, H] -> [D, K] logits of the permutations.
     """
 
     words: WordHead
-    blocks: BlockHead
-    order: OrderHead
+    masked_block: nn.Parameter
+    order: nn.Sequential
 
     def __init__(
         self,
@@ -169,14 +147,17 @@ class PretrainingHead(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
-        self.segment_length = config.block_length
+        self.segment_length, width = config.block_length, config.hidden_size
         self.share, self.masked_blocks, self.chunks = share, masked_blocks, chunks
         if share:
             self.words = WordHead(config)
-        if masked_blocks:
-            self.blocks = BlockHead(config)
+        if masked_blocks:  # a unit vector, as those around it are: it must not dominate them
+            self.masked_block = nn.Parameter(F.normalize(torch.randn(width), dim=0))
         if chunks:
-            self.order = OrderHead(config, chunks)
+            classes = len(orders_of(chunks))
+            self.order = nn.Sequential(
+                nn.Linear(width, width), nn.Tanh(), nn.Linear(width, classes)
+            )
 
 
 def orders_of(chunks: int) -> list[tuple[int, ...]]:
@@ -299,6 +280,8 @@ def pretraining_losses(
     if "blocks" in hidden:
         masked, document_level = hidden["blocks"], cast(DocumentEncoder, model.document_encoder)
         vectors = block_vectors(model, batch) if vectors is None else vectors  # [D, S, H]
-        found = document_level.block_states(head.blocks(vectors, masked), batch.block_mask)
+        replaced = head.masked_block.to(vectors.dtype)
+        read = torch.where(masked[:, :, None], replaced, vectors)
+        found = document_level.block_states(read, batch.block_mask)
         losses["blocks"] = masked_block_prediction(found[masked], vectors[masked].to(found.dtype))
     return losses

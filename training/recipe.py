@@ -6,7 +6,7 @@ A training recipe is all that decides a run, except for its data.
 import tomllib
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -21,7 +21,6 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from encoder.errors import EncoderError
 from training.errors import TrainingRecipeError
 
 if TYPE_CHECKING:
@@ -35,57 +34,44 @@ class RecipeTable(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
     )
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a TOML file; an error names the file, the field and what it must be."""
+        try:
+            return cls.parse(tomllib.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TrainingRecipeError) as error:
+            raise TrainingRecipeError(f"recipe {path}: {error}") from error
 
-T = TypeVar("T", bound=RecipeTable)
+    @classmethod
+    def parse(cls, table: Mapping[str, Any]) -> Self:
+        """Make it of what a TOML file holds."""
+        try:
+            return configured(cls.model_validate, table)
+        except ValueError as error:
+            raise TrainingRecipeError(str(error)) from error
+
+
 C = TypeVar("C")
 
 
-def read_recipe_file(path: Path, kind: type[T], error_class: type[EncoderError]) -> T:
-    """Read a recipe file; errors are of `error_class`, and name file, field and what it must be."""
+def configured(make: Callable[..., C], *args: Any, **fields: Any) -> C:
+    """Make a recipe or a configuration; what is wrong is a ValueError of one line."""
     try:
-        return parse_recipe(tomllib.loads(path.read_text(encoding="utf-8")), kind, error_class)
-    except (OSError, ValueError, error_class) as error:
-        raise error_class(f"recipe {path}: {error}") from error
-
-
-def parse_recipe(table: Mapping[str, Any], kind: type[T], error_class: type[EncoderError]) -> T:
-    """Make a recipe of what a TOML file holds."""
-    try:
-        return kind.model_validate(table)
+        return make(*args, **fields)
     except ValidationError as error:
-        raise error_class(_explain(error)) from error
+        explained = map(_explain, error.errors(include_url=False))
+        raise ValueError("; ".join(explained)) from error
 
 
-def configured(make: Callable[..., C], **fields: Any) -> C:
-    """Make a configuration of an architecture; what is wrong is a ValueError of one line."""
-    try:
-        return make(**fields)
-    except ValidationError as error:
-        raise ValueError(_explain(error)) from error
-
-
-def _explain(error: ValidationError) -> str:
-    """Return one line: the path of each wrong field and what it must be."""
-    return "; ".join(_explain_one(problem) for problem in error.errors(include_url=False))
-
-
-def _explain_one(problem: ErrorDetails) -> str:
-    # Tables of an array are counted from 1.
+def _explain(problem: ErrorDetails) -> str:
+    """Return the path of a wrong field, tables of an array counted from 1, and what it must be."""
     path = ".".join(str(part + 1 if isinstance(part, int) else part) for part in problem["loc"])
-    context, value = problem.get("ctx", {}), problem["input"]
-    if problem["type"] == "extra_forbidden":
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    value = problem["input"]
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "unknown field"
-    elif problem["type"] == "missing":
-        message = "missing"
-    elif problem["type"] == "union_tag_not_found":
-        message = "kind is missing"
-    elif problem["type"] == "union_tag_invalid":
-        message = f"kind must be one of {context['expected_tags']}, not {context['tag']!r}"
-    else:
-        message = problem["msg"].removeprefix("Value error, ")
-        message = message.replace("Input should be", "must be")
-        if path and isinstance(value, str | int | float):
-            message += f", not {value!r}"
+    elif path and isinstance(value, str | int | float):
+        message += f", not {value!r}"
     return f"{path}: {message}" if path else message
 
 
@@ -425,16 +411,6 @@ class TrainingRecipe(RecipeTable):
         return any(objective.kind == DISTIL_BLOCKS for objective in self.objectives)
 
 
-def read_training_recipe(path: Path) -> TrainingRecipe:
-    """Read a recipe file."""
-    return read_recipe_file(path, TrainingRecipe, TrainingRecipeError)
-
-
-def parse_training_recipe(table: Mapping[str, Any]) -> TrainingRecipe:
-    """Make a recipe of what a TOML file holds."""
-    return parse_recipe(table, TrainingRecipe, TrainingRecipeError)
-
-
 # Kinds that learn from texts alone, those that distil by way of the teacher's vectors of them.
 SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder", DISTIL_BLOCKS})
 
@@ -458,12 +434,11 @@ def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None
         raise TrainingRecipeError(
             f"objective {objective.kind}: this architecture cannot predict masked sentence blocks"
         )
-    if "parts" not in objective.parameters or config.max_sections is None:
-        return
-    if objective.parameters["parts"] > config.max_sections:
+    sections = getattr(config, "max_sections", None)  # of a CoLDE
+    if sections is not None and objective.parameters.get("parts", 0) > sections:
         raise TrainingRecipeError(
-            f"objective {objective.kind}: parts is above the {config.max_sections} sections that "
-            "the model has embeddings for"
+            f"objective {objective.kind}: parts is above the {sections} sections that the model "
+            "has embeddings for"
         )
 
 

@@ -1,6 +1,5 @@
 """The files of a run: its curve as JSON Lines, its state as safetensors (never a pickle)."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from encoder.atomic_files import replace_durably, write_atomically
 from training.errors import ResumeError, TrainingError
-from training.recipe import TrainingRecipe
 
 CURVE = "curve.jsonl"
 LOSS = "loss"
@@ -69,12 +67,6 @@ class RunState:
     best_step: int
     best_figure: float
     waited: int
-
-
-def recipe_fingerprint(recipe: TrainingRecipe) -> str:
-    """Return the SHA-256, in hex, of all that a recipe says."""
-    values = recipe.model_dump(mode="json")
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def save_state(

@@ -9,38 +9,30 @@ then trained (`term_projection`), and finally folded into one table of few dimen
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from encoder.arrays import Float16, Float32, Int64
-from encoder.atomic_files import replace_durably
-from encoder.checkpoint import HASHED_TERMS, Checkpoint
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import Checkpoint
 from encoder.errors import EncoderError
 from encoder.terms.term_channel import (
     NO_HASHED_TERMS,
     HashedTerms,
     TermChannel,
     hashed_vocabulary,
-    open_term_channel,
-    read_hashed_terms,
-    write_hashed_terms,
 )
 from encoder.terms.term_table import (
     Terms,
     TermTable,
     count_words,
     quantise_term_table,
-    read_term_table,
     read_term_vocabulary,
-    write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
 from evaluation.block_archive import BlockArchive
-from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
 from training.export.create import load_model
 from training.models.architecture import EncoderModel
@@ -48,55 +40,32 @@ from training.models.layers import project_first
 from training.models.smith import DocumentEncoder
 from training.recipe import TermRecipe, TrainingRecipe
 
-
-class TermReader:
-    """Computes the term features of parts; those of whole documents only once.
-
-    The words of a whole document are all counted, however few of its blocks training reads.
-    """
-
-    def __init__(self, archives: Sequence[BlockArchive], channel: TermChannel) -> None:
-        self._archives = archives
-        self._channel = channel
-        self._whole: dict[tuple[int, int], Float16] = {}
-
-    def __call__(self, part: DocumentSlice) -> Float32:
-        """Return the features [F] of a part."""
-        blocks = self._archives[part.archive].blocks
-        if part.places is not None:
-            whole = blocks(part.row)
-            return self._channel.features([whole[place] for place in part.places])
-        key = (part.archive, part.row)
-        if key not in self._whole:
-            self._whole[key] = self._channel.features(blocks(part.row)).astype(np.float16)
-        return self._whole[key].astype(np.float32)
-
-
 _OF_CHANNEL = frozenset(
-    {"term_projection.weight", "term_projection.bias", "balance", "sketch_balance"}
+    f"document_encoder.{name}"
+    for name in ("term_projection.weight", "term_projection.bias", "balance", "sketch_balance")
 )
 
 
-def read_or_fit_channel(
+def fit_channel(
     start: Checkpoint,
     recipe: TrainingRecipe,
     archives: Sequence[BlockArchive],
     rows: Sequence[Int64],
-    kept: Path,
-) -> TermChannel:
-    """Return the term channel that the model is trained with.
+) -> TermChannel | None:
+    """Fit a new term channel, the same in a run and when it is resumed.
 
     Args:
-        start: whose own channel is used if the recipe requests none, or if it has one and there
-            are too few documents to fit another.
-        recipe: says how large a new one is.
-        rows: of each, those of the documents to fit a new one on.
-        kept: the file that a new table is kept in for a resumed run; hashed terms beside it.
+        recipe: says how large it is.
+        rows: of each archive, those of the documents to fit it on.
+
+    Returns:
+        None where the channel of the start, if any, is to be trained: the recipe requests none, or
+        the start has one and there are too few documents to fit another.
     """
-    channel = open_term_channel(start)
-    too_few = sum(map(len, rows)) <= recipe.terms.span
-    if not recipe.terms.dimension or (channel.table.width and too_few):
-        return channel
+    terms = recipe.terms
+    too_few = sum(map(len, rows)) <= terms.span
+    if not terms.dimension or (start.model.get("term_features") and too_few):
+        return None
 
     def counted(count: Callable[[Sequence[Sequence[int]]], Terms]) -> list[list[Terms]]:
         return [
@@ -105,38 +74,22 @@ def read_or_fit_channel(
             if len(some)
         ]
 
-    vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
-    if not kept.exists():
-        table = fit_term_table(
-            counted(vocabulary.count), vocabulary.rows, recipe.terms, recipe.seed
-        )
-        _keep(kept, lambda path: write_term_table(path, table))
-    table = read_term_table(kept.read_bytes(), str(kept))
-    width = recipe.terms.hashed_dimension
-    if not width:
+    vocabulary = read_term_vocabulary(open_tokenizer(start), terms.buckets)
+    table = fit_term_table(counted(vocabulary.count), vocabulary.rows, terms, recipe.seed)
+    if not terms.hashed_dimension:
         return TermChannel(vocabulary, table, NO_HASHED_TERMS)
-    kept, words = kept.with_name(HASHED_TERMS), hashed_vocabulary(start)
-    if not kept.exists():
-        weights = term_weights(counted(partial(count_words, words)), words.rows)
-        _keep(kept, lambda path: write_hashed_terms(path, HashedTerms(words, weights, width)))
-    hashed = read_hashed_terms(kept.read_bytes(), str(kept), words, width)
-    return TermChannel(vocabulary, table, hashed)
+    words = hashed_vocabulary(start)
+    weights = term_weights(counted(partial(count_words, words)), words.rows)
+    halved = weights.astype(np.float16).astype(np.float32)  # as a checkpoint keeps them
+    return TermChannel(vocabulary, table, HashedTerms(words, halved, terms.hashed_dimension))
 
 
-def _keep(path: Path, write: Callable[[Path], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    write(partial)
-    replace_durably(partial, path)
-
-
-def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
+def open_model(start: Checkpoint, recipe: TrainingRecipe, new: TermChannel | None) -> EncoderModel:
     """Load the model of the start, with a new term channel if there is one.
 
     Of the sentence level it has the layers that the recipe keeps.
     """
     model = load_model(start)
-    terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
     weights: Mapping[str, Tensor] = model.state_dict()
     level = recipe.sentence_level
@@ -144,25 +97,15 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
         config = smaller_config(config, level)
     if level.kept_layers:
         weights = weights_of_layers(weights, level.kept_layers)
-    new = not _same(open_term_channel(start), channel)
     if new:
-        config = model.with_term_channel(config, terms, channel.table.width)
+        config = model.with_term_channel(config, recipe.terms, new.table.width)
+        weights = {n: tensor for n, tensor in weights.items() if n not in _OF_CHANNEL}
     torch.manual_seed(recipe.seed)
     grown = type(model)(config)
-    kept = {
-        name: tensor
-        for name, tensor in weights.items()
-        if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
-    }
-    grown.load_state_dict(kept, strict=not new)
+    grown.load_state_dict(weights, strict=new is None)
     if new:
-        begin_as_terms(cast(DocumentEncoder, grown.document_encoder), terms)
+        begin_as_terms(cast(DocumentEncoder, grown.document_encoder), recipe.terms)
     return grown.eval()
-
-
-def _same(channel: TermChannel, other: TermChannel) -> bool:
-    sizes, others = ((each.width, each.vocabulary.rows) for each in (channel, other))
-    return sizes == others and np.array_equal(channel.table.vectors, other.table.vectors)
 
 
 _SMALLEST = 1e-6  # share of the largest singular value squared, under which there is only rounding
@@ -248,12 +191,8 @@ def _some(corpus: Sequence[Terms], number: int, random: np.random.Generator) -> 
 
 def _tfidf(documents: Sequence[Terms], weights: Float32) -> Any:
     """Return TF-IDF vectors of unit norm as a sparse matrix [N, R]."""
-    try:
-        import scipy.sparse
-    except ImportError as error:
-        raise EncoderError(
-            "the term channel needs the extra 'train': pip install 'longmatch[train]'"
-        ) from error
+    import scipy.sparse
+
     values, ends = [], [0]
     for terms in documents:
         some = np.log1p(terms.counts) * weights[terms.rows]

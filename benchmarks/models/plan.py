@@ -22,8 +22,6 @@ from training.recipe import (
     RecipeTable,
     TrainingRecipe,
     check_recurrence,
-    parse_recipe,
-    parse_training_recipe,
     pretrains,
     reads_tokens_only,
 )
@@ -163,7 +161,7 @@ def read_plan(path: Path) -> Plan:
         models = table.get("model")
         if isinstance(models, list) and all(isinstance(model, dict) for model in models):
             table["model"] = _complete(models, path.parent)
-        return parse_recipe(table, Plan, TrainingRecipeError)
+        return Plan.parse(table)
     except (OSError, ValueError, TrainingRecipeError) as error:
         raise TrainingRecipeError(f"plan {path}: {error}") from error
 
@@ -217,9 +215,7 @@ def pretraining_table(plan: Plan, model: PlannedModel, *, seed: int, steps: int)
 def recipe_of(plan: Plan, model: PlannedModel) -> TrainingRecipe:
     """Return the training recipe of a model, for what all of its runs have in common."""
     rate = model.rates[0] if model.rates else 1e-4
-    return parse_training_recipe(
-        training_table(plan, model, rate=rate, seed=plan.seeds[0], steps=1)
-    )
+    return TrainingRecipe.parse(training_table(plan, model, rate=rate, seed=plan.seeds[0], steps=1))
 
 
 def _fixed(plan: Plan, name: str, seed: int, steps: int) -> dict[str, Any]:
@@ -249,7 +245,7 @@ def merge(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def _check_model(plan: Plan, model: PlannedModel) -> None:
     """Check that a model can be created, pretrained and trained as the plan says."""
-    created = _parsed("create", lambda: parse_recipe(model.create, Recipe, TrainingRecipeError))
+    created = _parsed("create", lambda: Recipe.parse(model.create))
     _check_set("training", (plan.training, model.training), _SET_OF_OPTIMISER)
     recipe = _parsed("training", lambda: recipe_of(plan, model))
     frozen = recipe.sentence_level.trained == "frozen"
@@ -271,7 +267,7 @@ def _check_model(plan: Plan, model: PlannedModel) -> None:
         raise TrainingRecipeError("pretraining: takes a pretraining_budget of the plan")
     _check_set("pretraining", (plan.pretraining, model.pretraining), ("warm_up",))
     table = pretraining_table(plan, model, seed=plan.seeds[0], steps=1)
-    pretraining = _parsed("pretraining", lambda: parse_training_recipe(table))
+    pretraining = _parsed("pretraining", lambda: TrainingRecipe.parse(table))
     if not pretrains(pretraining):
         raise TrainingRecipeError(
             "pretraining.objective: must be of texts alone: wp, sp, wp+sp or reorder"

@@ -40,7 +40,7 @@ from training.jobs.output import Trained
 from training.jobs.train_encoder import run_training
 from training.models.architecture import EncoderModel
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe, parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.trained_checkpoint import write_trained
 
 PRECISION = "int8"  # of stored block vectors, as `longmatch train` computes them
@@ -318,7 +318,7 @@ def _read_texts(
 ) -> tuple[Sequence[TrainingCorpus], Sequence[TrainingSource]]:
     """Cut all texts into blocks of tokens, once for all models that cut them in the same way."""
     key = fingerprint(asdict(archive_key(start, tokens_only=True)))[:16]
-    recipe = parse_training_recipe(
+    recipe = TrainingRecipe.parse(
         pretraining_table(experiment.plan, model, seed=experiment.plan.seeds[0], steps=1)
     )
     progress, read = JobLines(console), []

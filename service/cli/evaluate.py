@@ -81,7 +81,7 @@ def evaluate(
         query_ids=_ids_of_test(split) if split else judged.keys(),
         pairs=read_option("--pairs", read_pairs, pairs) if pairs else [],
         valid=read_option("--valid-pairs", read_pairs, valid_pairs) if valid_pairs else [],
-        reference=choose_reference([*experiment.OWN[mode], *names]),
+        reference=choose_reference([experiment.VECTOR, *names]),
     )
     loaded = load(encoder, reading_share=reading_share)
     with TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from encoder.reranker.checkpoint import (
 )
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from evaluation.judgements import read_pairs, read_qrels, read_splits
-from evaluation.quality_gate import Quality, measure_quality, sample_stdlib
+from evaluation.quality_gate import Quality, measure_quality, read_stdlib
 from index.embed import embed_corpus, write_embedded_corpus
 from index.optional_dependencies import require_extra
 from index.search.records import Mode
@@ -43,7 +43,7 @@ from training.data.files import (
 )
 from training.data.pair_files import check_held_out, read_labelled_pairs
 from training.datasets.convert import DATASETS, convert_dataset
-from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
+from training.recipe import RECIPES, TrainingRecipe, pretrains
 
 if TYPE_CHECKING:
     from training.export.export import Gate
@@ -83,10 +83,10 @@ def create_checkpoint(
     checks.output_folder(output, "--output")
     checks.precisions(precision)
     if create.is_for_reranker(recipe):
-        reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
+        reranker = read_option("RECIPE", create.RerankerRecipe.read, recipe)
         create.create_reranker(reranker, bert, output)
         return
-    read = read_option("RECIPE", create.read_recipe, recipe)
+    read = read_option("RECIPE", create.Recipe.read, recipe)
     _export(create.create_checkpoint(read, bert, output), precision)
 
 
@@ -159,7 +159,7 @@ def train(
     checks.new_path(output)
     shipped = RECIPES / f"{recipe}.toml"
     file = shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
-    objectives = read_option("RECIPE", read_training_recipe, file).objectives
+    objectives = read_option("RECIPE", TrainingRecipe.read, file).objectives
     for_reranker = any(objective.kind == "rerank" for objective in objectives)
     checks.precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
     if for_reranker:
@@ -341,14 +341,13 @@ def _train_reranker(job: RerankJob) -> None:
 
 def quality_gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
     """Measure what smaller precisions keep, with progress and result on the console."""
-    documents = sample_stdlib()
+    documents = read_stdlib()
     with show_progress(console) as progress:
         qualities = measure_quality(staged, smaller, documents, progress)
     for name, quality in qualities.items():
         console.print(
             f"{name}: keeps {quality.neighbours:.2%} of the neighbours of fp32 on "
-            f"{quality.documents} of {quality.corpus_documents} documents of {quality.corpus}, "
-            f"{quality.tokens:,} tokens"
+            f"{quality.documents} documents of Python's library, {quality.tokens:,} tokens"
         )
     return qualities
 

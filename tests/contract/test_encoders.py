@@ -21,10 +21,9 @@ ENCODERS = [
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
-            *("tiny-fp16", "sentence_bert-fp32", "han-fp32", "dssm-fp32", "terms-fp16"),
+            *("tiny-fp16", "sentence_bert-fp32", "terms-fp16"),
             *("terms-int8", "colde-fp16", "colde-int8"),
-            *("ernie_doc-fp16", "ernie_doc-int8", "han-int8", "dssm-int8"),
-            *("smash-fp32", "smash-fp16", "smash-int8", "arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
+            *("ernie_doc-fp16", "ernie_doc-int8"),
         )
     ),
 ]
@@ -44,10 +43,8 @@ def encoder(request: pytest.FixtureRequest) -> Iterator[Encoder]:
         directory = request.getfixturevalue(fixtures[name])
     elif name.startswith("sentence_"):
         directory = request.getfixturevalue("sentence_model")(name.removeprefix("sentence_"))
-    elif name == "shipped":
-        directory = DEFAULT_CHECKPOINT
     else:
-        directory = request.getfixturevalue("tiny_baseline")(name.replace("_", "-"))
+        directory = DEFAULT_CHECKPOINT
     yield open_encoder(find_encoder(str(directory)), precision=precision, threads=2)
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,19 +90,16 @@ def test_what_has_no_token_is_refused(encoder: OnnxEncoder, tmp_path: Path) -> N
         keep_blocks(corpus, tmp_path / "other", encoder, SilentProgress())
 
 
-def test_more_and_fewer_blocks_than_the_document_level_reads(
+def test_an_encoder_that_reads_less_of_a_document_is_another_one(
     encoder: OnnxEncoder, tmp_path: Path
 ) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl", {"a": "One word after the other. " * 300})
-    for max_blocks in (2, 70):
-        directory = tmp_path / str(max_blocks)
-        encoded = keep_blocks(corpus, directory, encoder, SilentProgress(), max_blocks)
-        assert len(encoded.archive.vectors(0)) == max_blocks
-        assert encoded.tokens[0] == 1_800
-    with pytest.raises(ArchiveError, match="max_blocks 2, not 64"):
-        keep_blocks(corpus, tmp_path / "2", encoder, SilentProgress(), 64)
-    kept = keep_blocks(corpus, tmp_path / "2", encoder, SilentProgress())
-    assert kept.archive.key.max_blocks == 2
+    encoded = keep_blocks(corpus, tmp_path / "blocks", encoder, SilentProgress())
+    assert len(encoded.archive.vectors(0)) == encoder.checkpoint.max_blocks
+    assert encoded.tokens[0] == 1_800
+    shorter = OnnxEncoder(replace(encoder.checkpoint, max_blocks=2), threads=1)
+    with pytest.raises(ArchiveError, match="max_blocks 64, not 2"):
+        keep_blocks(corpus, tmp_path / "blocks", shorter, SilentProgress())
 
 
 def test_what_was_encoded_before_an_interruption_stays(
@@ -135,10 +133,9 @@ def test_one_writer_at_a_time(encoder: OnnxEncoder, tmp_path: Path) -> None:
 
 
 def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_path: Path) -> None:
-    """More blocks are kept of the long one than the checkpoint reads."""
     texts = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
-    encoded = keep_blocks(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
+    encoded = keep_blocks(corpus, tmp_path / "kept", encoder, SilentProgress())
     kept = embed_encoded_corpus(encoded, encoder)
     fresh = embed_corpus(corpus, encoder, SilentProgress())
     assert kept.ids == fresh.ids

@@ -6,9 +6,10 @@ import pytest
 
 from encoder.arrays import Float32
 from encoder.checkpoint import load_checkpoint
-from evaluation.quality_gate import measure_quality, neighbours_kept, sample_corpus
+from evaluation.quality_gate import measure_quality, neighbours_kept
 from index.errors import CorpusError
 from index.progress import SilentProgress
+from tests.kit.corpora import documents
 
 WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
 
@@ -23,16 +24,10 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_seed_decides_the_sample(corpus: Path) -> None:
-    samples = [sample_corpus(corpus, limit=20, seed=seed).documents for seed in (0, 0, 1)]
-    assert samples[0] == samples[1] != samples[2]
-    places = [int(document.id[1:]) for document in samples[0]]
-    assert places == sorted(places)  # the order of the corpus
-
-
-def test_a_sample_of_too_few_documents_is_refused(corpus: Path) -> None:
+def test_too_few_documents_are_refused(tiny_checkpoint: Path, corpus: Path) -> None:
+    checkpoint, few = load_checkpoint(tiny_checkpoint), documents(corpus)[:11]
     with pytest.raises(CorpusError, match="11 documents are too few to compare 10 neighbours"):
-        sample_corpus(corpus, limit=11)
+        measure_quality(checkpoint, ["int8"], few, SilentProgress())
 
 
 def unit(vectors: Float32) -> Float32:
@@ -57,12 +52,10 @@ def test_equal_documents_may_stand_for_each_other() -> None:
 
 
 def test_precisions_are_measured_against_fp32(tiny_checkpoint: Path, corpus: Path) -> None:
-    sample = sample_corpus(corpus, limit=16)
-    qualities = measure_quality(
-        load_checkpoint(tiny_checkpoint), ["fp32", "int8"], sample, SilentProgress()
-    )
+    checkpoint, some = load_checkpoint(tiny_checkpoint), documents(corpus)[:16]
+    qualities = measure_quality(checkpoint, ["fp32", "int8"], some, SilentProgress())
     same, int8 = qualities["fp32"], qualities["int8"]
     assert same.neighbours == 1.0
-    assert (same.corpus, same.documents, same.corpus_documents) == ("corpus.jsonl", 16, 40)
+    assert same.documents == 16
     assert same.tokens == int8.tokens > 16 * 40
     assert 0.5 < int8.neighbours <= 1.0

@@ -143,12 +143,6 @@ def tiny_ernie_doc(copy_checkpoint: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_baseline(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
-    """Return the directory of a tiny baseline with graphs of every precision, by its name."""
-    return cache(copy_checkpoint)
-
-
-@pytest.fixture(scope="session")
 def sentence_model(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return a folder that sentence-transformers saved, by its name; do not change it."""
     return cache(lambda name: copy_checkpoint(f"{SENTENCE_MODEL}{name}"))

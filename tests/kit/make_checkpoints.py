@@ -24,7 +24,7 @@ from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.export import create, export
 from training.export.export import export_checkpoint, write_golden_batch
 from training.export.export_reranker import export_reranker
-from training.recipe import parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained, write_trained_reranker
 
@@ -63,13 +63,6 @@ TINY_ERNIE_DOC = TINY.model_copy(
         "begin_as_mean": False,  # which an ERNIE-Doc cannot
     }
 )
-# Of each baseline: its architecture, and the sizes of its own.
-BASELINES = {
-    "han": ("han", {}),
-    "smash": ("han", {"paragraph_blocks": 3}),
-    "dssm": ("dssm", {"middle_size": 20}),
-    "arc-i": ("arc-i", {}),
-}
 
 
 def make_bert(target: Path, _: Find) -> None:
@@ -158,24 +151,12 @@ def make_ernie_doc(target: Path, find: Find) -> None:
     export_checkpoint(written, PRECISIONS)
 
 
-def baseline_maker(name: str) -> Callable[[Path, Find], None]:
-    """Return what writes a baseline with graphs of every precision."""
-    architecture, model = BASELINES[name]
-    fields = {"name": f"tiny-{name}", "architecture": architecture, "model": model}
-    recipe = TINY.model_copy(update=fields | {"begin_as_mean": False})
-
-    def make(target: Path, find: Find) -> None:
-        export_checkpoint(create.create_checkpoint(recipe, str(find("bert")), target), PRECISIONS)
-
-    return make
-
-
 def make_terms(target: Path, find: Find) -> None:
     """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
     terms = {"dimension": 16, "buckets": 64, "span": 16}
     terms |= {"hashed_dimension": 8}
     objectives = [{"kind": "halves"}]
-    recipe = parse_training_recipe(
+    recipe = TrainingRecipe.parse(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
     )
     start = checkpoint.load_checkpoint(find("weights"))
@@ -237,5 +218,4 @@ def shorten_golden_batch(folder: Path) -> None:
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
     "bert": make_bert, "weights": make_weights, "smith": make_smith, "colde": make_colde,
     "ernie-doc": make_ernie_doc, "terms": make_terms, "reranker": make_reranker,
-    **{name: baseline_maker(name) for name in BASELINES},
 }  # fmt: skip

@@ -1,6 +1,8 @@
-"""Both levels of an encoder in one call."""
+"""Levels of an encoder in one call."""
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from training.models.architecture import EncoderModel, Sections
 from training.models.ernie_doc import ErnieDoc
@@ -17,3 +19,9 @@ def encode_tokens(
     blocks = vectors.unflatten(0, input_ids.shape[:2])
     result: Tensor = model.document_encoder(blocks, attention_mask.amax(-1), also)
     return result
+
+
+def segment_vectors(model: ErnieDoc, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """Return the block vectors [D, S, H] of whole documents; any values in padding."""
+    states = model.segment_states(input_ids, attention_mask)
+    return F.normalize(torch.stack(states, dim=1)[:, :, 0], dim=-1)

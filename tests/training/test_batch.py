@@ -31,23 +31,6 @@ def test_term_features_go_with_their_documents() -> None:
     assert features.tolist() == [[7.0, 9.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        [],
-        [DocumentArrays(np.ones((0, 4)))],
-        [
-            DocumentArrays(np.ones((1, 4))),
-            DocumentArrays(np.ones((1, 4)), np.array([1]), np.array([1.0])),
-        ],
-    ],
-    ids=["no-document", "no-block", "some-terms"],
-)
-def test_what_is_no_batch_is_refused(wrong: list[DocumentArrays]) -> None:
-    with pytest.raises(ValueError, match="a batch takes"):
-        collate(wrong)
-
-
 def sectioned(documents: list[DocumentArrays], *sizes: int) -> list[DocumentArrays]:
     """Name rows as the sections of documents of so many sections each."""
     numbers = [(number, size) for size in sizes for number in range(size)]
@@ -81,12 +64,3 @@ def test_sections_of_a_document_stay_in_one_chunk(
     # Only a document that is not cut has the same vector without its sections.
     same = [torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, alone, strict=True)]
     assert same == [False, False, True, False, False, False, True, False, False]
-
-
-@pytest.mark.parametrize("order", [[1, 0], [0], [0, 0]])
-def test_sections_that_do_not_follow_one_another_are_refused(
-    order: list[int], documents: list[DocumentArrays]
-) -> None:
-    rows = [replace(documents[row], section=row, sections=2) for row in order]
-    with pytest.raises(ValueError, match="sections"):
-        collate(rows)

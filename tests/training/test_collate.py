@@ -16,7 +16,7 @@ from training.losses import supervised_contrastive
 from training.models.architecture import EncoderConfig, EncoderModel
 from training.models.smith import Smith
 from training.objectives import Objective, step_generator
-from training.recipe import parse_training_recipe
+from training.recipe import TrainingRecipe
 
 TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
 
@@ -102,7 +102,7 @@ def objective_of(
     recipe = {
         "name": "r", "steps": 1, "documents": 6, "objective": [table], "sentence_level": level,
     }  # fmt: skip
-    (objective,) = parse_training_recipe(recipe).objectives
+    (objective,) = TrainingRecipe.parse(recipe).objectives
     return new_objective(objective, sampler, reader, config, seed)
 
 

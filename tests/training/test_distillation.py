@@ -27,7 +27,7 @@ from training.distillation import (
 )
 from training.errors import TrainingRecipeError
 from training.jobs.validation import LOSS
-from training.models.baselines import BaselineConfig
+from training.models.colde import ColdeConfig
 from training.models.smith import Smith
 from training.recipe import SentenceLevelRecipe
 
@@ -200,11 +200,6 @@ def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> Non
     assert all(t.equal(documents[n]) for n, t in start.document_encoder.state_dict().items())
 
 
-def test_an_architecture_without_such_layers_is_refused() -> None:
-    with pytest.raises(TrainingRecipeError, match="kept_layers: this architecture has no such"):
-        smaller_config(BaselineConfig(), level((0,)))
-
-
 def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith]) -> None:
     start = replace(tiny_model().config, pooling="mean")
     made = smaller_config(start, level((1,), pooled_layers=1, pooled_tokens=4))
@@ -213,5 +208,5 @@ def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith
         smaller_config(start, level(pooled_layers=3, pooled_tokens=4))
     with pytest.raises(TrainingRecipeError, match="pooled_layers take pooling"):
         smaller_config(replace(start, pooling="cls"), level(pooled_layers=1, pooled_tokens=4))
-    with pytest.raises(TrainingRecipeError, match="pooled_layers: this architecture has no such"):
-        smaller_config(BaselineConfig(), level(pooled_layers=1, pooled_tokens=4))
+    with pytest.raises(TrainingRecipeError, match="pooled_layers: unknown field"):
+        smaller_config(ColdeConfig(), level(pooled_layers=1, pooled_tokens=4))

@@ -31,7 +31,7 @@ from training.losses import (
 from training.models.smith import Smith
 from training.objectives import Objective, Task, Temperature, step_generator, vectors_task
 from training.progress import TrainingProgress
-from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe, TrainingRecipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
@@ -64,7 +64,7 @@ class Bench:
             "checkpoint_interval": 2, "objective": [{"kind": "supcon"}],
         }  # fmt: skip
         return TrainingPlan(
-            recipe=parse_training_recipe(values | recipe),
+            recipe=TrainingRecipe.parse(values | recipe),
             objectives=[Objective("supcon", 1.0, sample, Temperature(0.1))],
             validate=validate,
             data_fingerprint="of the data",

@@ -95,14 +95,14 @@ def test_blocks_are_predicted_from_what_is_left(
 ) -> None:
     model, batch = tiny_model(), collate(documents)
     head = PretrainingHead(model.config, SMALL, masked_blocks=2)
-    assert head.blocks.masked_block.norm().item() == pytest.approx(1.0)
+    assert head.masked_block.norm().item() == pytest.approx(1.0)
     masked = torch.zeros_like(batch.block_mask).bool()
     masked[3, 5], masked[7, 2], masked[2, 2] = True, True, True  # all from the cache
     vectors = batch.block_vectors.clone()
     computed = model.block_encoder(batch.texts.input_ids, batch.texts.attention_mask)
     vectors[batch.texts.documents, batch.texts.places] = computed
     hidden = vectors.clone()
-    hidden[masked] = head.blocks.masked_block
+    hidden[masked] = head.masked_block
     states = model.document_encoder.block_states(hidden, batch.block_mask)
     expected = masked_block_prediction(states[masked], vectors[masked])
 
@@ -236,8 +236,8 @@ def test_the_loss_of_the_order_is_that_of_the_paper(
     order = 0.0
     for document, (last, label) in enumerate(zip((1, 0), (7, 2), strict=True)):
         cls = states[last][document, 0]
-        pooled = torch.tanh(head.order.pooler.weight @ cls + head.order.pooler.bias)
-        logits = (head.order.classifier.weight @ pooled + head.order.classifier.bias).tolist()
+        pooled = torch.tanh(head.order[0].weight @ cls + head.order[0].bias)
+        logits = (head.order[2].weight @ pooled + head.order[2].bias).tolist()
         total = sum(math.exp(logit) for logit in logits)
         order -= math.log(math.exp(logits[label]) / total) / 2
     word = 0.0

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.errors import CheckpointError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
@@ -21,8 +20,8 @@ from evaluation.block_archive import (
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
 from training.models.smith import Smith
-from training.recipe import TrainingRecipe, parse_training_recipe
-from training.term_channel import open_model, read_or_fit_channel
+from training.recipe import TrainingRecipe
+from training.term_channel import fit_channel, open_model
 from training.trained_checkpoint import write_trained
 
 TERMS = {"dimension": 4, "buckets": 32, "span": 4}
@@ -30,7 +29,7 @@ TERMS = {"dimension": 4, "buckets": 32, "span": 4}
 
 def recipe(**fields: object) -> TrainingRecipe:
     values = {"name": "r", "steps": 1, "documents": 2, "objective": [{"kind": "halves"}]}
-    return parse_training_recipe(values | fields)
+    return TrainingRecipe.parse(values | fields)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +58,11 @@ def encode(model: Smith, *term_features: Sequence[float]) -> torch.Tensor:
     return vectors
 
 
-def test_a_start_without_a_channel_grows_one(
-    start: Checkpoint, archive: BlockArchive, tmp_path: Path
-) -> None:
+def test_a_start_without_a_channel_grows_one(start: Checkpoint, archive: BlockArchive) -> None:
     requested = recipe(terms=TERMS, dropout=0.4)
     rows = [np.arange(len(archive))]
-    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "run" / "terms.npz")
+    channel = fit_channel(start, requested, [archive], rows)
+    assert channel
     assert channel.table.width == 4
     model, own = open_model(start, requested, channel), load_model(start)
     assert model.config.dimension == start.dimension + 4
@@ -80,30 +78,14 @@ def test_a_start_without_a_channel_grows_one(
     assert torch.equal(encode(again, *features.tolist()), encode(model, *features.tolist()))
 
 
-def test_a_table_is_fitted_once_and_then_kept(
-    start: Checkpoint, archive: BlockArchive, tmp_path: Path
-) -> None:
-    requested, kept = recipe(terms=TERMS), tmp_path / "terms.npz"
-    rows = [np.arange(len(archive))]
-    first = read_or_fit_channel(start, requested, [archive], rows, kept)
-    written = kept.stat().st_mtime_ns
-    again = read_or_fit_channel(start, requested, [archive], rows, kept)
-    assert kept.stat().st_mtime_ns == written
-    assert np.array_equal(first.table.vectors, again.table.vectors)
-    kept.write_bytes(b"cut off")
-    with pytest.raises(CheckpointError, match=r"terms\.npz"):
-        read_or_fit_channel(start, requested, [archive], rows, kept)
-
-
 def test_only_the_named_documents_of_each_corpus_are_read(
-    start: Checkpoint, archive: BlockArchive, tmp_path: Path
+    start: Checkpoint, archive: BlockArchive
 ) -> None:
     requested = recipe(terms=TERMS)
     few, none = np.arange(5), np.arange(0)
     left_out = set(np.concatenate([np.unique(np.concatenate(archive.blocks(5)))]).tolist())
-    channel = read_or_fit_channel(
-        start, requested, [archive, archive], [few, none], tmp_path / "t.npz"
-    )
+    channel = fit_channel(start, requested, [archive, archive], [few, none])
+    assert channel
     read = {token for row in range(5) for block in archive.blocks(row) for token in block}
     unread = sorted(left_out - read)
     assert unread
@@ -118,11 +100,13 @@ def test_a_new_channel_replaces_the_old_if_documents_suffice(
     start = load_checkpoint(tiny_terms)
     requested = recipe(terms={"dimension": 3, "span": 4, "hashed_dimension": 5})
     rows = [np.arange(documents)]
-    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "terms.npz")
+    channel = fit_channel(start, requested, [archive], rows)
     model, own = open_model(start, requested, channel), load_model(start)
     if documents == 4:  # as many as the span has dimensions: too few
+        assert channel is None
         assert model.config == own.config
         return
+    assert channel
     assert model.config.dimension == own.config.block_part + 3 + 5
     assert channel.features(archive.blocks(1)).shape == (4 + 5,)
     projection = "document_encoder.projection.weight"
@@ -135,12 +119,9 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    requested, kept = recipe(), tmp_path / "terms.npz"
-    channel = read_or_fit_channel(start, requested, [archive], [np.arange(5)], kept)
-    assert not kept.exists()
-    own = open_term_channel(start)
-    assert np.array_equal(channel.table.vectors, own.table.vectors)
-    model = open_model(start, requested, channel)
+    requested, channel = recipe(), open_term_channel(start)
+    assert fit_channel(start, requested, [archive], [np.arange(5)]) is None
+    model = open_model(start, requested, None)
     for name, weight in load_model(start).state_dict().items():
         assert torch.equal(weight, model.state_dict()[name]), name
     written = write_trained(model, channel, start, tmp_path / "written", "again")
@@ -151,13 +132,11 @@ def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(
     assert torch.allclose(before, after, atol=1e-2)
 
 
-def test_colde_takes_no_term_channel(
-    tiny_colde: Path, archive: BlockArchive, tmp_path: Path
-) -> None:
+def test_colde_takes_no_term_channel(tiny_colde: Path, archive: BlockArchive) -> None:
     start, requested = load_checkpoint(tiny_colde), recipe(terms=TERMS)
     rows = [np.arange(len(archive))]
-    channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "terms.npz")
+    channel = fit_channel(start, requested, [archive], rows)
     with pytest.raises(TrainingRecipeError, match="a colde has no term channel"):
         open_model(start, requested, channel)
-    plain = open_model(start, recipe(dropout=0.3), open_term_channel(start))
+    plain = open_model(start, recipe(dropout=0.3), None)
     assert plain.config.dropout == 0.3

@@ -19,7 +19,7 @@ from training.losses import contrastive
 from training.models.smith import Smith, SmithConfig
 from training.pretraining import PretrainingHead, Vocabulary, pretraining_task
 from training.progress import TrainingProgress
-from training.recipe import parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.run_files import RunState
 
 RECIPE = {
@@ -74,7 +74,7 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         return Validated(-float(vectors[0] @ vectors[1]))
 
     plan = TrainingPlan(
-        recipe=parse_training_recipe(RECIPE),
+        recipe=TrainingRecipe.parse(RECIPE),
         objectives=[
             objectives.Objective("halves", 1.0, halves, temperature),
             objectives.Objective("sp", 0.5, blocks, head),

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from training.recipe import TrainingRecipe
 
 _LINES = (".jsonl", ".jsonl.gz")
-_PART_IN_NAME = re.compile(rf"[._-]({'|'.join(PARTS)})[._-]")
+_PART_OF_WORD = {
+    **{part: part for part in PARTS},
+    **dict.fromkeys(("dev", "eval", "val", "validation"), "valid"),
+    **{"training": "train", "testing": "test"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,9 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
     from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
     from training.export.create import model_config
-    from training.recipe import check_objective, check_recurrence, read_training_recipe
+    from training.recipe import TrainingRecipe, check_objective, check_recurrence
 
-    recipe = read_training_recipe(job.recipe)
+    recipe = TrainingRecipe.read(job.recipe)
     for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)
     if for_reranker and isinstance(job.start, Checkpoint):
         raise TrainingRecipeError(f"recipe {job.recipe} is for a reranker, not for an encoder")
@@ -120,9 +124,10 @@ def find_corpus_files(corpus: Path) -> CorpusFiles:
 
 
 def part_in_name(path: Path) -> str | None:
-    """Return the part that a file of pairs is for by its name (`pairs.valid.jsonl`), if any."""
-    found = _PART_IN_NAME.search(path.name)
-    return found.group(1) if found else None
+    """Return the part that a file is for by a word of its name (`pairs.valid.jsonl`), if any."""
+    words = re.split("[._-]", path.name.lower())
+    parts = {_PART_OF_WORD[word] for word in words if word in _PART_OF_WORD}
+    return parts.pop() if len(parts) == 1 else None
 
 
 def given_files(

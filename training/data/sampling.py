@@ -6,7 +6,7 @@ counts beside a large one.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
@@ -57,9 +57,6 @@ class DocumentSlice:
     sections: int = 1
 
 
-DocumentSlices = tuple[DocumentSlice, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The documents of a step, and what is known of them.
@@ -73,7 +70,7 @@ class Batch:
             neighbourhoods "similarities" Float32[D, D], as a teacher finds them.
     """
 
-    documents: DocumentSlices
+    documents: tuple[DocumentSlice, ...]
     known: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
@@ -83,7 +80,7 @@ _PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place
 def cut_blocks(
     blocks: int,
     parts: int,
-    random: np.random.Generator | None = None,
+    random: np.random.Generator,
     starts: Sequence[int] | Int64 = (),
 ) -> list[Int64]:
     """Cut the blocks of a document into sections.
@@ -92,7 +89,7 @@ def cut_blocks(
         blocks: how many there are, at least one.
         parts: sections, at most: none is empty.
         random: moves each cut a little away from equal parts, another way in each step: halves are
-            from 0.3 to 0.7 of the document. Without one the parts are equal.
+            from 0.3 to 0.7 of the document.
         starts: blocks that the document's own sections begin with; the nearest to each cut is
             taken. Without any a cut may lie before any block.
 
@@ -105,8 +102,7 @@ def cut_blocks(
         allowed = np.arange(1, blocks, dtype=np.int64)
     cuts: list[int] = [0]
     for number in range(1, min(parts, len(allowed) + 1)):
-        play = 0.0 if random is None else random.uniform(-_PLAY, _PLAY)
-        target = round((number + play) * blocks / parts)
+        target = round((number + random.uniform(-_PLAY, _PLAY)) * blocks / parts)
         left = allowed[allowed > cuts[-1]]
         left = left[: len(left) - (min(parts, len(allowed) + 1) - 1 - number)]
         cuts.append(int(left[np.abs(left - target).argmin()]))
@@ -374,8 +370,20 @@ def sample_labels(
     known = [len(related.get(source.number, ())) for source in sources]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
+    chosen: list[DocumentSlice] = []
+    labels: list[int] = []
     groups = _groups(source, related.get(source.number, {}), random, alone=not any(known))
-    return _labelled(source, groups, size, parts, random)
+    for label, group in enumerate(groups):
+        for row in group:
+            starts = source.section_starts.get(row, ())
+            cut = cut_blocks(source.blocks(row), parts, random, starts)
+            chosen += [
+                source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
+            ]
+            labels += [label] * len(cut)
+        if len(chosen) >= size:
+            break
+    return Batch(tuple(chosen), {"labels": np.array(labels, dtype=np.int64)})
 
 
 def matching_documents(source: TrainingSource) -> Related:
@@ -397,29 +405,6 @@ def _groups(
         if not taken & (around | set(group)):
             taken |= set(group)
             yield group
-
-
-def _labelled(
-    source: TrainingSource,
-    groups: Iterable[list[int]],
-    size: int,
-    parts: int,
-    random: np.random.Generator,
-) -> Batch:
-    """Cut groups into sections until there are `size` of them."""
-    chosen: list[DocumentSlice] = []
-    labels: list[int] = []
-    for label, group in enumerate(groups):
-        for row in group:
-            starts = source.section_starts.get(row, ())
-            cut = cut_blocks(source.blocks(row), parts, random, starts)
-            chosen += [
-                source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
-            ]
-            labels += [label] * len(cut)
-        if len(chosen) >= size:
-            break
-    return Batch(tuple(chosen), {"labels": np.array(labels, dtype=np.int64)})
 
 
 def _require_both_labels(sources: Sequence[TrainingSource]) -> None:

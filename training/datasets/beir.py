@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluation.judgements import text_lines
-from index.corpus.json_lines import parse_document
+from index.corpus.reader import read_corpus
 from index.document import Document
-from index.errors import CorpusError, DocumentError
+from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus_folder import DataSet
 from training.datasets.lines import part_of_file, read_judgements, require_files
@@ -38,18 +37,11 @@ def _file(source: Path, name: str) -> Path:
 
 
 def _read(path: Path) -> Iterator[Document]:
-    lines: dict[str, int] = {}
-    for line in text_lines(path):
-        try:
-            document = parse_document(line)
-        except (CorpusError, DocumentError) as error:
-            raise CorpusError(f"{path}:{line.number}: {error}") from error
-        first = lines.setdefault(document.id, line.number)
-        if first != line.number:
-            raise CorpusError(
-                f"{path}:{line.number}: the id {document.id!r} already occurs on line {first}"
-            )
-        yield document
+    for item in read_corpus(path):
+        if isinstance(item, Document):
+            yield item
+        else:
+            raise CorpusError(f"{path.parent / item.where}: {item.reason}")
 
 
 def _counted(documents: Iterator[Document], progress: Progress) -> Iterator[Document]:

@@ -7,13 +7,7 @@ from typing import Any
 from evaluation.judgements import PARTS, read_qrels, text_lines
 from index.corpus.json_lines import parse_object
 from index.errors import CorpusError
-
-# The names of the parts in distributed files, whole words of the file's name.
-_PART_NAMES = {
-    **{part: part for part in PARTS},
-    **{"training": "train", "dev": "valid", "eval": "valid", "val": "valid"},
-    **{"validation": "valid", "testing": "test"},
-}
+from training.data.files import part_in_name
 
 
 def require_files(paths: Sequence[Path], source: Path, expected: str) -> Sequence[Path]:
@@ -65,20 +59,12 @@ def text_field(record: dict[str, Any], name: str, where: str) -> str:
     return value
 
 
-def read_label(text: str, where: str) -> bool:
-    """Return a label."""
-    if text not in ("0", "1"):
-        raise CorpusError(f"{where}: the label is {text[:20]!r}, not 0 or 1")
-    return text == "1"
-
-
 def part_of_file(path: Path) -> str:
     """Return the part that the name of a file says it is for (`acl_dev.tsv`)."""
-    words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
-    parts = {_PART_NAMES[word] for word in words if word in _PART_NAMES}
-    if len(parts) != 1:
+    part = part_in_name(path)
+    if part is None:
         raise CorpusError(f"{path}: the name says none of train, valid (dev, eval) and test")
-    return parts.pop()
+    return part
 
 
 def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
@@ -93,12 +79,6 @@ def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
         if part not in found:
             raise CorpusError(f"{source}: there is no file of pairs for {part}")
     return {part: found[part] for part in PARTS}
-
-
-def files_of_parts(source: Path, expected: str, *patterns: str) -> dict[str, Path]:
-    """Return the file of each part, train, valid and test, below a folder."""
-    paths = files_below(source, *patterns)
-    return one_file_a_part(require_files(paths, source, expected), source)
 
 
 def read_text(path: Path) -> str:

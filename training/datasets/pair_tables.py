@@ -17,7 +17,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus_folder import DataSet
 from training.datasets.dataset import Shares, divide, make_document, without_missing
-from training.datasets.lines import files_of_parts, read_label
+from training.datasets.lines import files_below, one_file_a_part, require_files
 
 NEWS_SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
 _LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
@@ -55,8 +55,9 @@ def read_text_pairs(source: Path, progress: Progress) -> DataSet:
     """Read pairs of texts in CSV; equal texts are one document, whose id is a hash of it."""
     documents: dict[str, Document] = {}
     left_out: Counter[str] = Counter()
-    paths = files_of_parts(source, "list of pairs *.csv", "*.csv")
-    pairs = read_pair_tables(paths, TEXTS, documents, left_out, progress)
+    paths = require_files(files_below(source, "*.csv"), source, "list of pairs *.csv")
+    parts = one_file_a_part(paths, source)
+    pairs = read_pair_tables(parts, TEXTS, documents, left_out, progress)
     return DataSet(documents.values(), pairs, left_out=left_out)
 
 
@@ -103,7 +104,9 @@ def read_pair_tables(
                 _add(documents, where, dict(zip(layout.fields, columns[side::2], strict=False)))
                 for side in (0, 1)
             )
-            pair = Pair(first, second, read_label(label.removesuffix(".0"), where), where)
+            if (label := label.removesuffix(".0")) not in ("0", "1"):
+                raise CorpusError(f"{where}: the label is {label[:20]!r}, not 0 or 1")
+            pair = Pair(first, second, label == "1", where)
             before = known.setdefault(pair.ends, pair)
             if first == second:
                 left_out["pairs of a text with itself"] += 1

@@ -36,7 +36,7 @@ from training.models.weights import (
     save_weights,
     sizes_of_bert,
 )
-from training.recipe import RecipeTable, configured, read_recipe_file
+from training.recipe import RecipeTable, configured
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -92,16 +92,6 @@ def is_for_reranker(path: Path) -> bool:
     return table.get("architecture") == "match-ignition"
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Read the recipe of an encoder."""
-    return read_recipe_file(path, Recipe, CheckpointError)
-
-
-def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read the recipe of a reranker."""
-    return read_recipe_file(path, RerankerRecipe, CheckpointError)
-
-
 def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int = 0) -> Checkpoint:
     """Write weights, configuration and tokenizer of a new checkpoint.
 
@@ -114,10 +104,33 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     """
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
-    model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
-    config = _config_of(recipe, model.config, tokenizer)
+    sizes: dict[str, Any] = {"vocabulary_size": tokenizer.get_vocab_size()}
+    if recipe.initialise_from_bert:
+        sizes = sizes_of_bert(read_bert_config(folder))
+    torch.manual_seed(seed)
+    try:
+        model = ENCODERS[recipe.architecture](_configure(recipe, **sizes))
+        if recipe.initialise_from_bert:
+            model.load_bert(folder)
+        if recipe.begin_as_mean:
+            model.begin_as_mean()
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"recipe {recipe.name}: {error}") from error
+    of_model = {"dimension", "initialise_from_bert", "begin_as_mean", "model"}
+    config = {
+        **recipe.model_dump(exclude=of_model),
+        **_special_tokens(tokenizer),
+        "block_dimension": model.config.hidden_size,
+        "dimension": model.config.dimension,
+        "model": _without(model.config, "block_length", "max_blocks", "dimension"),
+    }
     write_files(directory, tokenizer.to_str(pretty=True).encode(), model, config)
     return load_checkpoint(directory)
+
+
+def _without(config: Any, *names: str) -> dict[str, Any]:
+    """Return the fields of a configuration but those that stand elsewhere in the file."""
+    return {name: value for name, value in asdict(config).items() if name not in names}
 
 
 def write_files(
@@ -162,40 +175,6 @@ def _configure(source: Recipe | Checkpoint, **sizes: Any) -> EncoderConfig:
     return config
 
 
-def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) -> EncoderModel:
-    sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size}
-    architecture = ENCODERS[recipe.architecture]
-    if recipe.initialise_from_bert:
-        # Not every model has all parts of a BERT.
-        known = signature(architecture.configuration).parameters
-        of_bert = sizes_of_bert(read_bert_config(folder))
-        sizes = {name: size for name, size in of_bert.items() if name in known}
-    torch.manual_seed(seed)
-    try:
-        model = architecture(_configure(recipe, **sizes))
-        if recipe.initialise_from_bert:
-            model.load_bert(folder)
-        if recipe.begin_as_mean:
-            model.begin_as_mean()
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"recipe {recipe.name}: {error}") from error
-    return model.eval()
-
-
-def _config_of(recipe: Recipe, config: EncoderConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    model = asdict(config)
-    for name in ("block_length", "max_blocks", "dimension"):
-        del model[name]
-    of_model = {"dimension", "initialise_from_bert", "begin_as_mean", "model"}
-    return {
-        **recipe.model_dump(exclude=of_model),
-        **_special_tokens(tokenizer),
-        "block_dimension": config.hidden_size,
-        "dimension": config.dimension,
-        "model": model,
-    }
-
-
 def create_reranker(recipe: RerankerRecipe, bert: str, directory: Path) -> RerankerCheckpoint:
     """Write weights, configuration and tokenizer of a new reranker.
 
@@ -215,7 +194,13 @@ def create_reranker(recipe: RerankerRecipe, bert: str, directory: Path) -> Reran
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     load_bert_into_pairs(model.cross_encoder, folder)
-    config = _reranker_config_of(recipe, shape, model.config, tokenizer)
+    config = {
+        "architecture": recipe.architecture,
+        "name": recipe.name,
+        "pair": asdict(shape),
+        **_special_tokens(tokenizer),
+        "model": _without(model.config, "length"),
+    }
     write_files(directory, tokenizer.to_str(pretty=True).encode(), model, config)
     return load_reranker_checkpoint(directory)
 
@@ -228,25 +213,9 @@ def load_reranker_model(
     `changes` of its configuration are for comparisons: another `importance`, say.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-
-    def make() -> MatchIgnition:
-        return MatchIgnition(configured(MatchIgnitionConfig, **sizes))
-
-    return load_weights(make, checkpoint.directory)
-
-
-def _reranker_config_of(
-    recipe: RerankerRecipe, shape: PairShape, config: MatchIgnitionConfig, tokenizer: Tokenizer
-) -> dict[str, Any]:
-    model = asdict(config)
-    del model["length"]
-    return {
-        "architecture": recipe.architecture,
-        "name": recipe.name,
-        "pair": asdict(shape),
-        **_special_tokens(tokenizer),
-        "model": model,
-    }
+    return load_weights(
+        lambda: MatchIgnition(configured(MatchIgnitionConfig, **sizes)), checkpoint.directory
+    )
 
 
 def _special_tokens(tokenizer: Tokenizer) -> dict[str, int | None]:

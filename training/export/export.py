@@ -44,14 +44,13 @@ from evaluation.quality_gate import Quality, add_to_report, check_quality, write
 from training.export.create import load_model
 from training.export.graphs import (
     check_sections,
-    encode_document_blocks,
     export_graph,
     export_section_reader,
     export_step,
     halve,
+    read_with_model,
     share_weights,
-    step_samples,
-    with_onnx_rnns,
+    with_onnx_lstms,
 )
 from training.export.quantise import Array, Sample, quantise
 from training.models.architecture import EncoderModel
@@ -90,7 +89,10 @@ def export_checkpoint(
         for precision, parity in parities.items():
             check_parity(parity, precision)
         check_sections(model, staged, golden)
-        qualities = _check_qualities(staged, precisions, gate)
+        smaller = [precision for precision in precisions if precision != "fp32"]
+        qualities = gate(staged, smaller) if gate and smaller else {}
+        for precision, quality in qualities.items():
+            check_quality(quality, precision)
     write_golden_batch(checkpoint.directory, golden)
     add_to_report(
         checkpoint.directory / PARITY, {name: asdict(parity) for name, parity in parities.items()}
@@ -149,11 +151,12 @@ def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenB
     blocks, vectors = [], []
     with torch.no_grad():
         for document, features in zip(documents, terms, strict=True):
-            stacked = _encode_blocks(checkpoint, model, document.blocks)  # [S, H]
+            stacked, _ = read_with_model(checkpoint, model, document.blocks)  # [S, H]
             mask = torch.ones(1, len(stacked), dtype=torch.int64)
             also = [torch.from_numpy(features)[None]] if len(features) else []
-            vectors.append(model.document_encoder(stacked[None], mask, *also)[0].numpy())
-            blocks.append(stacked.numpy())
+            read = torch.from_numpy(stacked)[None]
+            vectors.append(model.document_encoder(read, mask, *also)[0].numpy())
+            blocks.append(stacked)
     return GoldenBatch(
         blocks=tuple(tuple(block) for document in documents for block in document.blocks),
         sizes=tuple(len(document.blocks) for document in documents),
@@ -163,18 +166,6 @@ def compute_golden_batch(checkpoint: Checkpoint, model: EncoderModel) -> GoldenB
     )
 
 
-def _encode_blocks(
-    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
-) -> torch.Tensor:
-    if isinstance(model, ErnieDoc):
-        return encode_document_blocks(checkpoint, model, blocks)
-    rows = []
-    for block in blocks:
-        ids = torch.tensor([[checkpoint.start_token, *block, checkpoint.end_token]])
-        rows.append(model.block_encoder(ids, torch.ones_like(ids)))
-    return torch.cat(rows)
-
-
 def _samples(
     checkpoint: Checkpoint, model: EncoderModel, golden: GoldenBatch
 ) -> dict[str, list[Sample]]:
@@ -182,7 +173,7 @@ def _samples(
     blocks: list[Sample] = []
     documents: list[Sample] = []
     for start, end in pairwise([0, *accumulate(golden.sizes)]):
-        blocks += _block_samples(checkpoint, model, golden.blocks[start:end])
+        blocks += read_with_model(checkpoint, model, golden.blocks[start:end])[1]
         mask = np.ones((1, end - start), dtype=np.int64)
         sample: dict[str, Array] = {
             "block_vectors": golden.block_vectors[None, start:end],
@@ -192,18 +183,6 @@ def _samples(
             sample["term_features"] = golden.term_features[None, len(documents)]
         documents.append(sample)
     return {BLOCK_GRAPH: blocks, DOCUMENT_GRAPH: documents}
-
-
-def _block_samples(
-    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
-) -> list[Sample]:
-    if isinstance(model, ErnieDoc):
-        return step_samples(checkpoint, model, blocks)
-    samples: list[Sample] = []
-    for block in blocks:
-        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
-        samples.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
-    return samples
 
 
 def _write_graphs(
@@ -235,7 +214,7 @@ def _export_block_encoder(model: EncoderModel, path: Path) -> None:
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
     shape = {0: Dim("blocks"), 1: Dim("tokens", min=2, max=config.block_length)}
     export_graph(
-        with_onnx_rnns(model.block_encoder),
+        model.block_encoder,
         {"input_ids": ids, "attention_mask": torch.ones_like(ids)},
         {"input_ids": shape, "attention_mask": shape},
         ["block_vectors"],
@@ -253,24 +232,14 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
         "block_mask": torch.ones(2, blocks, dtype=torch.int64),
     }
     shapes = {"block_vectors": shape, "block_mask": shape}
-    if config.term_width:
-        inputs["term_features"] = torch.rand(2, config.term_width)
+    if width := getattr(config, "term_width", 0):
+        inputs["term_features"] = torch.rand(2, width)
         shapes["term_features"] = {0: documents}
-    export_graph(with_onnx_rnns(model.document_encoder), inputs, shapes, ["document_vectors"], path)
+    export_graph(
+        with_onnx_lstms(model.document_encoder), inputs, shapes, ["document_vectors"], path
+    )
 
 
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
     encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
     return golden.compare(golden.encode(encoder.encode_blocks), encoder.combine)
-
-
-def _check_qualities(
-    staged: Checkpoint, precisions: Sequence[str], gate: Gate | None
-) -> Mapping[str, Quality]:
-    smaller = [precision for precision in precisions if precision != "fp32"]
-    if gate is None or not smaller:
-        return {}
-    qualities = gate(staged, smaller)
-    for precision, quality in qualities.items():
-        check_quality(quality, precision)
-    return qualities

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -20,18 +20,18 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 from torch import Tensor, nn
 from torch.export import Dim
 
+from encoder.arrays import Float32
 from encoder.checkpoint import WEIGHTS, Checkpoint
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
 from encoder.onnx_encoder import read_segments
 from encoder.onnx_session import open_section_graph
-from training.batch import pad_tokens
 from training.export.quantise import Array, Sample
 from training.models.architecture import EncoderModel
 from training.models.ernie_doc import ErnieDoc
 
 _OPSET = 20  # the first with Gelu as one operator
 _LEAST_SHARED = 256  # bytes: from smaller arrays the shapes of others are inferred
-_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM"]  # a CPU has no kernels in fp16
 
 
 def export_graph(
@@ -127,17 +127,14 @@ def _quiet() -> Iterator[None]:
 
 M = TypeVar("M", bound=nn.Module)
 
-# The gates in ONNX's order, by their number in torch's.
-_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
-# The GRU of torch multiplies the reset gate after the linear layer of the hidden state.
-_ATTRIBUTES: dict[str, dict[str, int]] = {"LSTM": {}, "GRU": {"linear_before_reset": 1}}
+_GATES = (0, 3, 1, 2)  # of an LSTM in ONNX's order, by their number in torch's
 
 
-class OnnxRnn(nn.Module):
-    """An `nn.LSTM` or `nn.GRU` of one layer and direction as one ONNX operator.
+class OnnxLstm(nn.Module):
+    """An `nn.LSTM` of one layer and direction as one ONNX operator.
 
-    The exporter translates them itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
-    their output to the length of its example: a graph that joins it with other states, as CoLDE's
+    The exporter translates it itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
+    its output to the length of its example: a graph that joins it with other states, as CoLDE's
     does, fails at every other length. The parity test at three lengths shows when this can go.
     """
 
@@ -145,71 +142,67 @@ class OnnxRnn(nn.Module):
     recurrence: Tensor
     bias: Tensor
 
-    def __init__(self, layer: nn.LSTM | nn.GRU) -> None:
+    def __init__(self, layer: nn.LSTM) -> None:
         super().__init__()
-        if not layer.batch_first or layer.num_layers != 1 or layer.bidirectional:
-            raise ValueError("only one layer of one direction, the batch first, is exported")
-        self.operator = layer.mode
         self.hidden_size = layer.hidden_size
-        state = {name: self._ordered(tensor) for name, tensor in layer.state_dict().items()}
-        self.register_buffer("weight", state["weight_ih_l0"][None])  # [1, G H, I], G gates
-        self.register_buffer("recurrence", state["weight_hh_l0"][None])  # [1, G H, H]
+        state = {name: _in_order(tensor) for name, tensor in layer.state_dict().items()}
+        self.register_buffer("weight", state["weight_ih_l0"][None])  # [1, 4 H, I]
+        self.register_buffer("recurrence", state["weight_hh_l0"][None])  # [1, 4 H, H]
         biases = torch.cat([state["bias_ih_l0"], state["bias_hh_l0"]])
-        self.register_buffer("bias", biases[None])  # [1, 2 G H]
+        self.register_buffer("bias", biases[None])  # [1, 8 H]
 
     def forward(self, states: Tensor) -> tuple[Tensor]:
         """Read states [D, S, I] -> ([D, S, H],)."""
         documents, length, _ = states.shape
-        attributes: dict[str, Any] = {"hidden_size": self.hidden_size}
         read = torch.onnx.ops.symbolic(
-            self.operator,
+            "LSTM",
             (states.transpose(0, 1), self.weight, self.recurrence, self.bias),
-            attributes | _ATTRIBUTES[self.operator],
+            {"hidden_size": self.hidden_size},
             dtype=states.dtype,
             shape=(length, 1, documents, self.hidden_size),
         )
         return (read.squeeze(1).transpose(0, 1),)
 
-    def _ordered(self, parameter: Tensor) -> Tensor:
-        order = _GATES[self.operator]
-        gates = parameter.chunk(len(order))
-        return torch.cat([gates[number] for number in order])
+
+def _in_order(parameter: Tensor) -> Tensor:
+    gates = parameter.chunk(len(_GATES))
+    return torch.cat([gates[number] for number in _GATES])
 
 
-def with_onnx_rnns(module: M) -> M:
-    """Return a copy of a module in which every LSTM and GRU is an operator of ONNX."""
+def with_onnx_lstms(module: M) -> M:
+    """Return a copy of a module in which every LSTM is an operator of ONNX."""
     changed = copy.deepcopy(module)
     for parent in list(changed.modules()):
         for name, child in parent.named_children():
-            if isinstance(child, nn.LSTM | nn.GRU):
-                setattr(parent, name, OnnxRnn(child))
+            if isinstance(child, nn.LSTM):
+                setattr(parent, name, OnnxLstm(child))
     return changed
 
 
-Blocks = Sequence[Sequence[int]]
+def read_with_model(
+    checkpoint: Checkpoint, model: EncoderModel, blocks: Sequence[Sequence[int]]
+) -> tuple[Float32, list[Sample]]:
+    """Encode the blocks of one document with the model itself, one at a time, without padding.
 
-
-def encode_document_blocks(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> torch.Tensor:
-    """Encode the blocks of one document with the model itself: [S, H]."""
-    first, last = checkpoint.start_token, checkpoint.end_token
-    tokens = [torch.tensor([first, *block, last]) for block in blocks]
-    ids, mask = pad_tokens(tokens, checkpoint.padding_token)
-    return model.segment_vectors(ids[None], mask[None])[0]
-
-
-def step_samples(checkpoint: Checkpoint, model: ErnieDoc, blocks: Blocks) -> list[Sample]:
-    """Return the inputs of every step of one document, the memory among them."""
+    Returns:
+        Their vectors [S, H], and the inputs of each call; a recurrent one has its memory, too.
+    """
     samples: list[Sample] = []
 
-    def step(inputs: Sample) -> list[Array]:
+    def encode(inputs: Sample) -> list[Array]:
         samples.append(inputs)
         tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
         with torch.no_grad():
-            found: tuple[Tensor, ...] = model.block_encoder(**tensors)
-        return [tensor.numpy() for tensor in found]
+            found: Tensor | tuple[Tensor, ...] = model.block_encoder(**tensors)
+        return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
 
-    read_segments(checkpoint, step, blocks)
-    return samples
+    if isinstance(model, ErnieDoc):
+        return read_segments(checkpoint, encode, blocks), samples
+    vectors = []
+    for block in blocks:
+        ids = np.array([[checkpoint.start_token, *block, checkpoint.end_token]], dtype=np.int64)
+        vectors += encode({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    return np.concatenate(vectors), samples
 
 
 def export_step(model: ErnieDoc, path: Path) -> None:
@@ -220,7 +213,7 @@ def export_step(model: ErnieDoc, path: Path) -> None:
     """
     config = model.config
     ids = torch.ones(2, config.block_length, dtype=torch.int64)
-    memory, memory_mask = model.no_memory(2)
+    memory, memory_mask = model.block_encoder.no_memory(2)
     documents = Dim("documents")
     text = {0: documents, 1: Dim("tokens", min=2, max=config.block_length)}
     export_graph(
@@ -269,7 +262,7 @@ def export_section_reader(model: EncoderModel, path: Path) -> None:
     }
     with torch.no_grad():
         outputs = _OUTPUTS[: len(reader(**inputs))]
-    export_graph(with_onnx_rnns(reader), inputs, shapes, outputs, path)
+    export_graph(with_onnx_lstms(reader), inputs, shapes, outputs, path)
 
 
 def check_sections(model: EncoderModel, staged: Checkpoint, golden: GoldenBatch) -> None:

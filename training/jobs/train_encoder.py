@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.checkpoint import TERMS, Checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder
-from encoder.terms.term_channel import TermChannel
+from encoder.terms.term_channel import open_term_channel
 from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
@@ -35,8 +35,7 @@ from training.models.architecture import EncoderModel
 from training.objectives import Objective
 from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, pretrains, reads_tokens_only
-from training.run_files import recipe_fingerprint
-from training.term_channel import TermReader, open_model, read_or_fit_channel
+from training.term_channel import fit_channel, open_model
 
 # Documents of a corpus that a validation searches, at most.
 _SEARCHED = 20_000
@@ -84,9 +83,18 @@ def run_training(
     recipe = read_recipe(job)
     archives = [corpus.texts.archive for corpus in data]
     rows = [corpus.texts.rows[corpus.rows(TRAIN)] for corpus in data]
-    channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
-    model = open_model(job.start, recipe, channel).to(training_device())
-    reader = _reader(job.start, data, recipe, channel)
+    fitted = fit_channel(job.start, recipe, archives, rows)
+    model = open_model(job.start, recipe, fitted).to(training_device())
+    channel = fitted or open_term_channel(job.start)
+    reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
+    reader = Reader(
+        archives=archives,
+        checkpoint=job.start,
+        max_blocks=recipe.max_blocks,
+        channel=channel if reads_terms else None,
+        trained_blocks=recipe.sentence_level.blocks,
+        chunk=recipe.chunk,
+    )
     objectives = _objectives(recipe, sources, reader, model)
     plan = TrainingPlan(
         recipe=recipe,
@@ -122,30 +130,6 @@ def _directory_of(job: EncoderJob, files: CorpusFiles) -> Path:
     path = str(files.corpus.resolve())
     name = "".join(c if c.isalnum() else "-" for c in files.corpus.stem)[:40]
     return job.work / f"{name}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-
-
-def _reader(
-    start: Checkpoint,
-    data: Sequence[TrainingCorpus],
-    recipe: TrainingRecipe,
-    channel: TermChannel,
-) -> Reader:
-    archives = [corpus.texts.archive for corpus in data]
-    reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
-    return Reader(
-        archives=archives,
-        checkpoint=start,
-        max_blocks=recipe.max_blocks,
-        read_terms=TermReader(archives, channel) if reads_terms else None,
-        trained_blocks=recipe.sentence_level.blocks,
-        chunk=recipe.chunk,
-    )
-
-
-def _terms_file(job: EncoderJob, data: Sequence[TrainingCorpus], recipe: TrainingRecipe) -> Path:
-    """Return the path of the term table of a run."""
-    of_run = f"{recipe_fingerprint(recipe)} {_fingerprint(job.start, data)}"
-    return job.work / RUN / hashlib.sha256(of_run.encode()).hexdigest()[:16] / TERMS
 
 
 def _objectives(

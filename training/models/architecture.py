@@ -7,7 +7,7 @@ An architecture is a frozen configuration and an `EncoderModel` that names it. O
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import pydantic.dataclasses
 import torch
@@ -15,12 +15,11 @@ from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from training.errors import TrainingRecipeError
-from training.models.layers import TokenEncoder, initialise_as_bert
+from training.models.layers import BlockEncoder, TokenEncoder, initialise_as_bert
+from training.models.weights import load_bert_into
 
 if TYPE_CHECKING:
     from training.recipe import TermRecipe
-
-TrainingInput = Literal["term_features", "sections"]
 
 
 class OnDevice:
@@ -51,7 +50,7 @@ class Sections(OnDevice):
     successors: Tensor
 
 
-STRICT = ConfigDict(strict=True, allow_inf_nan=False)  # of configurations
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)  # of configurations
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -69,6 +68,9 @@ class EncoderConfig:
         dimension: width of the document vector.
         dropout: share of activations dropped in training.
         layer_norm_epsilon: of layer normalisation, BERT's.
+        intermediate_size: width of the feed-forward layers.
+        attention_heads: heads of each Transformer layer.
+        sentence_layers: layers of the sentence level.
         predicts_blocks: whether the document level has states that masked blocks are predicted
             from.
     """
@@ -80,18 +82,17 @@ class EncoderConfig:
     dimension: PositiveInt = 768
     dropout: Share = 0.1
     layer_norm_epsilon: float = 1e-12
+    intermediate_size: PositiveInt = 3_072
+    attention_heads: PositiveInt = 12
+    sentence_layers: PositiveInt = 12
 
     predicts_blocks: ClassVar[bool] = False
 
-    @property
-    def term_width(self) -> int:
-        """Width of the term features that the document level reads; 0 without a term channel."""
-        return 0
-
-    @property
-    def max_sections(self) -> int | None:
-        """Sections of a document that see each other; None where each is a document of its own."""
-        return None
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is no multiple of {self.attention_heads} heads"
+            )
 
 
 class TrainableModel(nn.Module, ABC):
@@ -119,17 +120,14 @@ class EncoderModel(TrainableModel):
         config: sizes and choices.
         block_encoder: token ids [N, T] and their mask [N, T] -> block vectors [N, H]; of an
             `ErnieDoc` one step, with a memory.
-        document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
-            may be left out -> document vectors [D, dimension] of unit norm.
-        training_input: the field of a `training.batch.DocumentBatch` that the document level reads
-            in addition to the blocks.
+        document_encoder: block vectors [D, S, H], their mask [D, S], and `Sections` of a CoLDE or
+            term features, which may be left out -> document vectors [D, dimension] of unit norm.
     """
 
     name: ClassVar[str]
     configuration: ClassVar[type[Any]]
     block_level: ClassVar[type[Any]]
     document_level: ClassVar[type[Any]]
-    training_input: ClassVar[TrainingInput] = "term_features"
     config: EncoderConfig
     block_encoder: TokenEncoder
     document_encoder: nn.Module
@@ -142,9 +140,9 @@ class EncoderModel(TrainableModel):
         self.document_encoder = self.document_level(config)
         self.apply(initialise_as_bert)
 
-    @abstractmethod
     def load_bert(self, folder: Path) -> None:
         """Copy the weights of a folder with a BERT checkpoint into the sentence level."""
+        load_bert_into(cast(BlockEncoder, self.block_encoder), folder)
 
     def begin_as_mean(self) -> None:
         """Set the document level so that its output is the normalised mean of the block vectors.

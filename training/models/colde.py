@@ -21,7 +21,6 @@ Where this differs from the paper:
   that is not cut is a section whose successor is itself: so it is encoded outside of training.
 """
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -35,7 +34,6 @@ from training.models.architecture import (
     EncoderConfig,
     EncoderModel,
     Sections,
-    TrainingInput,
 )
 from training.models.layers import (
     Bidirectional,
@@ -45,7 +43,6 @@ from training.models.layers import (
     masked_mean,
     project_first,
 )
-from training.models.weights import load_bert_into
 
 Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 
@@ -59,9 +56,6 @@ class ColdeConfig(EncoderConfig):
 
     Attributes:
         max_sections: sections of a document that have an embedding.
-        intermediate_size: width of the feed-forward layers.
-        attention_heads: heads of the chunk level.
-        sentence_layers: layers of the chunk level.
         chunk_heads: heads of the chunkwise attention.
         lstm_size: width of the Bi-LSTM's output, half of it for each direction.
         dimension: width of a section vector and of the document vector.
@@ -76,9 +70,6 @@ class ColdeConfig(EncoderConfig):
     """
 
     max_sections: PositiveInt = 5
-    intermediate_size: PositiveInt = 3_072
-    attention_heads: PositiveInt = 12
-    sentence_layers: PositiveInt = 12
     chunk_heads: PositiveInt = 4
     lstm_size: Annotated[int, Field(gt=0, multiple_of=2)] = 512
     dimension: PositiveInt = 256
@@ -90,6 +81,7 @@ class ColdeConfig(EncoderConfig):
     pooled_tokens: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        EncoderConfig.__post_init__(self)
         if not self.positions and not self.reads_order:
             raise ValueError(
                 f"positions = false goes with attention and LSTM, not with {self.aggregate!r}: "
@@ -156,7 +148,7 @@ class SectionEncoder(nn.Module):
         if config.reads_order:
             self.attention = ChunkAttention(config.hidden_size, config.chunk_heads)
             self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-            self.lstm = Bidirectional(nn.LSTM, config.hidden_size, config.lstm_size)
+            self.lstm = Bidirectional(config.hidden_size, config.lstm_size)
             features = config.lstm_size + (features if config.aggregate != "lstm" else 0)
         self.dropout = nn.Dropout(config.dropout)
         self.projection = nn.Linear(features, config.dimension)
@@ -253,7 +245,6 @@ class Colde(EncoderModel):
     configuration = ColdeConfig
     block_level = BlockEncoder
     document_level = SectionEncoder
-    training_input: ClassVar[TrainingInput] = "sections"
     config: ColdeConfig
     block_encoder: BlockEncoder
     document_encoder: SectionEncoder
@@ -269,10 +260,6 @@ class Colde(EncoderModel):
     def section_reader(self) -> SectionReader:
         """Reads the sections of a document one by one."""
         return SectionReader(self.document_encoder)
-
-    def load_bert(self, folder: Path) -> None:
-        """Copy the weights of a BERT checkpoint into the chunk level."""
-        load_bert_into(self.block_encoder, folder)
 
     def begin_as_mean(self) -> None:
         """Begin as the mean of the chunk vectors; see `EncoderModel`."""

@@ -46,8 +46,6 @@ class ErnieDocConfig(EncoderConfig):
 
     Attributes:
         block_length: tokens of a segment (L): [CLS], [SEP] and one between them at least.
-        intermediate_size: width of the feed-forward layers.
-        attention_heads: heads of each layer.
         sentence_layers: layers (N).
         memory_length: hidden states of earlier segments that each layer attends to (m).
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
@@ -56,14 +54,12 @@ class ErnieDocConfig(EncoderConfig):
     """
 
     block_length: Annotated[int, Field(ge=3)] = 512
-    intermediate_size: PositiveInt = 3_072
-    attention_heads: PositiveInt = 12
-    sentence_layers: PositiveInt = 12
     memory_length: PositiveInt = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
 
     def __post_init__(self) -> None:
+        EncoderConfig.__post_init__(self)
         if self.retrospective and self.recurrence == "none":
             raise ValueError(
                 'retrospective = true takes a memory: with recurrence = "none" nothing of the '
@@ -202,17 +198,13 @@ class ErnieDoc(EncoderModel):
     block_encoder: SegmentEncoder
     document_encoder: LastSegment
 
-    def no_memory(self, documents: int) -> Memory:
-        """Return the memory before the first segment of so many documents."""
-        return self.block_encoder.no_memory(documents)
-
     def segment_states(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """Return the states [D, T, H] of each of the S segments, when all of them have been read.
 
         With gradients, a segment is computed again for its own, so that the activations of one
         segment at a time are held.
         """
-        memory = self.no_memory(len(input_ids))
+        memory = self.block_encoder.no_memory(len(input_ids))
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         found = []
@@ -223,11 +215,6 @@ class ErnieDoc(EncoderModel):
             found.append(states)
         return found
 
-    def segment_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors [D, S, H], of unit norm; any values in padding."""
-        states = self.segment_states(input_ids, attention_mask)
-        return torch.stack([_block_vectors(segment) for segment in states], dim=1)
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm.
 
@@ -237,7 +224,7 @@ class ErnieDoc(EncoderModel):
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
         is_last = last[:, None] == torch.arange(segments, device=last.device)  # [D, S]
-        memory = self.no_memory(documents)
+        memory = self.block_encoder.no_memory(documents)
         if self.config.retrospective:
             memory = self._skim(input_ids, attention_mask, memory)
         memory = self._skim(input_ids, attention_mask * ~is_last[:, :, None], memory)
@@ -295,8 +282,6 @@ class RelativeAttention(nn.Module):
     def __init__(self, config: ErnieDocConfig) -> None:
         super().__init__()
         hidden_size, heads = config.hidden_size, config.attention_heads
-        if hidden_size % heads:
-            raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
         self.heads = heads
         self.longest = config.block_length
         self.memory_length = config.memory_length

@@ -18,8 +18,6 @@ class SelfAttention(nn.Module):
 
     def __init__(self, hidden_size: int, heads: int, dropout: float) -> None:
         super().__init__()
-        if hidden_size % heads:
-            raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
         self.heads = heads
         self.dropout = dropout
         self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
@@ -216,12 +214,10 @@ def transformer(config: "SmithConfig | ColdeConfig", layers: int) -> nn.ModuleLi
 class Bidirectional(nn.Module):
     """Two recurrent layers, of which the backward one begins at the last row, not in padding."""
 
-    def __init__(
-        self, layer: type[nn.LSTM] | type[nn.GRU], input_size: int, output_size: int
-    ) -> None:
+    def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
-        self.forwards = layer(input_size, output_size // 2, batch_first=True)
-        self.backwards = layer(input_size, output_size // 2, batch_first=True)
+        self.forwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
+        self.backwards = nn.LSTM(input_size, output_size // 2, batch_first=True)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """Read states [D, S, H], padding last under mask [D, S] -> [D, S, output_size]."""

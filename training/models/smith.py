@@ -5,7 +5,6 @@ Each half is a module because each is exported to a separate graph.
 """
 
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
@@ -24,7 +23,6 @@ from training.models.layers import (
     project_first,
     transformer,
 )
-from training.models.weights import load_bert_into
 from training.recipe import TermRecipe
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
@@ -38,7 +36,6 @@ class SmithConfig(EncoderConfig):
         block_length: tokens of a sentence block, special tokens included (L_s).
         hidden_size: width of both levels and of a block vector (H).
         max_blocks: sentence blocks that the document level has positions for (L_d).
-        intermediate_size: width of the feed-forward layers.
         attention_heads: heads of both levels (A).
         sentence_layers: layers of the sentence level (L1).
         pooled_layers: how many of these, the last ones, read averages of neighbouring tokens
@@ -78,6 +75,7 @@ class SmithConfig(EncoderConfig):
     predicts_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        EncoderConfig.__post_init__(self)
         if self.pooled_layers > self.sentence_layers:
             raise ValueError(
                 f"pooled_layers must be from 0 to the {self.sentence_layers} sentence_layers, not "
@@ -203,10 +201,6 @@ class Smith(EncoderModel):
     config: SmithConfig
     block_encoder: BlockEncoder
     document_encoder: DocumentEncoder
-
-    def load_bert(self, folder: Path) -> None:
-        """Copy the weights of a BERT checkpoint into the sentence level."""
-        load_bert_into(self.block_encoder, folder)
 
     def begin_as_mean(self) -> None:
         """Begin as the mean; see `EncoderModel`.

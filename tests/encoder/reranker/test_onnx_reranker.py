@@ -25,7 +25,8 @@ from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker import score_fusion
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
-from training.export.create import create_reranker, load_reranker_model, read_reranker_recipe
+from training.errors import TrainingRecipeError
+from training.export.create import RerankerRecipe, create_reranker, load_reranker_model
 from training.export.export_reranker import export_reranker, score_with_model
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
@@ -88,7 +89,7 @@ def test_an_encoder_is_no_reranker(changed: Path) -> None:
 
 
 def test_the_shipped_recipe_makes_a_reranker(tiny_bert: Path, tmp_path: Path) -> None:
-    recipe = read_reranker_recipe(RECIPES / "match-ignition-minilm-l4.toml")
+    recipe = RerankerRecipe.read(RECIPES / "match-ignition-minilm-l4.toml")
     with pytest.raises(CheckpointError, match="layer"):  # the tiny BERT has two layers
         create_reranker(recipe, str(tiny_bert), tmp_path / "a")
     recipe.model["layers"] = 2
@@ -109,8 +110,8 @@ def test_a_wrong_recipe_is_refused(tmp_path: Path) -> None:
         ("not toml", "recipe"),
     ):
         path.write_text(f'name = "a"\n{line}\n[pair]\nlength = 16\nsentences = 2\n')
-        with pytest.raises(CheckpointError, match=message):
-            read_reranker_recipe(path)
+        with pytest.raises(TrainingRecipeError, match=message):
+            RerankerRecipe.read(path)
 
 
 def test_without_weights_a_reranker_can_only_be_served(changed: Path) -> None:

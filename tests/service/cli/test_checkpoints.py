@@ -8,9 +8,8 @@ import pytest
 
 from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
-from evaluation.quality_gate import sample_corpus
 from tests.kit.command import Run
-from tests.kit.corpora import json_lines
+from tests.kit.corpora import documents, json_lines
 from training.export.create import Recipe, create_checkpoint
 
 ENCODER = """
@@ -41,9 +40,9 @@ WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbou
 
 @pytest.fixture
 def made(tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path) -> Path:
-    """A checkpoint with weights and no graphs, of the architecture that is exported soonest."""
-    fields = {"architecture": "dssm", "model": {"middle_size": 20}, "begin_as_mean": False}
-    recipe = tiny_recipe.model_copy(update=fields)
+    """A checkpoint with weights and no graphs, that is exported soon."""
+    model = tiny_recipe.model | {"sentence_layers": 1, "document_layers": 0}
+    recipe = tiny_recipe.model_copy(update={"model": model})
     return create_checkpoint(recipe, str(tiny_bert), tmp_path / "made").directory
 
 
@@ -61,11 +60,10 @@ def test_an_export_that_passes_says_what_it_keeps(
     longmatch: Run, made: Path, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = load_checkpoint(made).fingerprint
-    sample = sample_corpus(Path(judged[1]), limit=15)
-    monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample)
+    monkeypatch.setattr("service.cli.lab.read_stdlib", lambda: documents(Path(judged[1]))[:15])
     answer = longmatch("lab", "export", made, "--precision", "fp16")
     assert answer.status == 0
-    assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in answer.err
+    assert "of the neighbours of fp32 on 15 documents of Python's library" in answer.err
     checkpoint = load_checkpoint(made)
     report = json.loads((made / QUALITY).read_text())["fp16"]
     assert report["documents"] == 15

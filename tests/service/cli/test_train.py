@@ -2,9 +2,11 @@
 
 import json
 import math
+import random
 import re
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.checkpoint import TERMS as TERMS_FILE
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.block_archive import read_block_archive
-from evaluation.quality_gate import sample_stdlib
+from evaluation.quality_gate import read_stdlib
 from index.progress import SilentProgress
 from tests.kit.command import Run
 from tests.kit.corpora import (
@@ -29,11 +31,11 @@ from tests.kit.forking import Forked
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.data.sampling import find_sources
-from training.export.create import create_checkpoint, read_recipe
+from training.export import create
 from training.jobs.train_encoder import prepare_data, run_training
 from training.models.colde import ColdeConfig
 from training.progress import TrainingProgress
-from training.recipe import RECIPES, read_training_recipe
+from training.recipe import RECIPES, TrainingRecipe
 
 FIELDS: dict[str, object] = {
     "name": '"tiny"', "steps": 2, "documents": 12, "chunk": 8, "max_blocks": 8,
@@ -102,9 +104,9 @@ def headed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def starts(tiny_checkpoint: Path, tiny_baseline: Callable[[str], Path]) -> Callable[[str], Path]:
+def starts(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return the tiny checkpoint of an architecture."""
-    return lambda name: tiny_checkpoint if name == "smith" else tiny_baseline(name)
+    return cache(copy_checkpoint)
 
 
 Recipe = Callable[..., Path]
@@ -263,7 +265,7 @@ def test_the_time_is_up(longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: 
 @pytest.mark.parametrize(
     ("architecture", "documents", "sections"),
     [
-        ("smash", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
+        ("smith", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
         ("colde", "headed", CONTRAST),
         ("colde", "headed", FROM_TOKENS.replace("8", "2") + SECTIONS),
         *(("smith", "headed", SECTIONS), ("terms", "headed", HALVES)),
@@ -374,7 +376,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     """As the command trains, without the export, which takes longer."""
     write_labelled(linked)
     changed = TINY_COLDE.model_copy(update={"model": TINY_COLDE.model | model})
-    start = create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
+    start = create.create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
     recipe = shorter("colde-paper", tmp_path)
     text = recipe.read_text()
     assert SUPCON in text
@@ -385,7 +387,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
-    sources = find_sources(read_training_recipe(job.recipe), job.start, data, SilentProgress())
+    sources = find_sources(TrainingRecipe.read(job.recipe), job.start, data, SilentProgress())
     trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")
@@ -412,13 +414,13 @@ def shorter(name: str, folder: Path) -> Path:
 
 def test_the_recipes_of_papers_have_their_settings() -> None:
     for name, kind in (("smith-paper-pretrain", "wp+sp"), ("smith-paper-pairs", "pairs")):
-        recipe = read_training_recipe(RECIPES / f"{name}.toml")
+        recipe = TrainingRecipe.read(RECIPES / f"{name}.toml")
         assert [objective.kind for objective in recipe.objectives] == [kind]
         documents = 32 * (2 if kind == "pairs" else 1)  # both of a pair count
         assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (documents, 48, 0.1)
         assert recipe.optimiser.document_rate == recipe.optimiser.sentence_rate == 5e-5
         assert recipe.optimiser.epsilon == 1e-6
-    recipe = read_training_recipe(RECIPES / "colde-paper.toml")
+    recipe = TrainingRecipe.read(RECIPES / "colde-paper.toml")
     (objective,) = recipe.objectives
     assert (objective.kind, objective.parameters["temperature"]) == ("supcon", 0.5)
     assert recipe.documents == 50 * objective.parameters["parts"]
@@ -428,7 +430,7 @@ def test_the_recipes_of_papers_have_their_settings() -> None:
     assert recipe.sentence_level.trained == "all"
     # 25 epochs of AAN: 80 % of 12,665 documents in batches of 50
     assert recipe.steps == 25 * math.ceil(0.8 * 12_665 / 50) == 25 * recipe.validation_interval
-    encoder = read_recipe(ENCODER_RECIPES / "colde-paper.toml")
+    encoder = create.Recipe.read(ENCODER_RECIPES / "colde-paper.toml")
     fields = {"block_length": encoder.block_length, "dimension": encoder.dimension}
     made = ColdeConfig(**fields, max_blocks=encoder.max_blocks, **encoder.model)
     assert made == ColdeConfig()  # whose defaults are the paper's
@@ -439,7 +441,9 @@ def test_graphs_that_lose_too_much_are_refused(
     longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = ("lab", "train", recipe(HALVES), "--corpus", corpus, "-o", tmp_path / "t")
-    monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
+    documents = read_stdlib()
+    some = random.Random(0).sample(range(len(documents)), 14)  # that fp16 keeps the neighbours of
+    monkeypatch.setattr("service.cli.lab.read_stdlib", lambda: [documents[n] for n in sorted(some)])
     with monkeypatch.context() as patched:
         patched.setattr(evaluation.quality_gate, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")

@@ -26,7 +26,7 @@ from training.jobs.validation import LOSS, held_out_batches, held_out_loss
 from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
 from training.pretraining import PretrainingHead, pretraining_task
-from training.recipe import parse_training_recipe
+from training.recipe import TrainingRecipe
 from training.run_files import read_curve
 
 DOCUMENTS = 40
@@ -95,7 +95,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
         "name": "tiny", "steps": 1, "documents": 2, "max_blocks": 4, "objective": TABLES,
         "sentence_level": {"trained": "all", "blocks": 4},
     }  # fmt: skip
-    recipe, model = parse_training_recipe(table), load_model(start)
+    recipe, model = TrainingRecipe.parse(table), load_model(start)
     reader = Reader([corpus.texts.archive], start, 4, trained_blocks=4)
     batches = held_out_batches([corpus], 2)
     made: list[Objective[EncoderModel]] = [

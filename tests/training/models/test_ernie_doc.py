@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.kit.towers import segment_vectors
 from tests.training.models.test_formulas import Array, feed_forward, linear, norm, numbers, softmax
 from training.models.ernie_doc import ErnieDoc, ErnieDocConfig
 
@@ -96,7 +97,7 @@ def test_states_are_those_of_the_formulas(
     for states, rows, length in zip(found, expected, lengths, strict=True):
         assert np.abs(numbers(states[0, :length]) - rows).max() < 2e-5
     last = expected[-1][0] / np.linalg.norm(expected[-1][0])  # of [CLS]
-    assert np.abs(numbers(model.segment_vectors(ids, mask))[0, -1] - last).max() < 1e-5
+    assert np.abs(numbers(segment_vectors(model, ids, mask))[0, -1] - last).max() < 1e-5
     projected = linear(model.document_encoder.projection, last)
     document = projected / np.linalg.norm(projected)
     assert np.abs(numbers(model(ids, mask))[0] - document).max() < 1e-5
@@ -115,10 +116,10 @@ def test_padding_and_other_documents_change_nothing(changes: dict[str, Any]) -> 
         )
         mask[row, : size[0], : size[1]] = own_mask[0]
     together = model(ids, mask)
-    vectors = model.segment_vectors(ids, mask)
+    vectors = segment_vectors(model, ids, mask)
     for row, (own_ids, own_mask) in enumerate(documents):
         assert torch.allclose(together[row], model(own_ids, own_mask)[0], atol=1e-5)
-        alone = model.segment_vectors(own_ids, own_mask)[0]
+        alone = segment_vectors(model, own_ids, own_mask)[0]
         assert torch.allclose(vectors[row, : len(alone)], alone, atol=1e-5)
 
 

@@ -1,7 +1,7 @@
 """SMITH, CoLDE and Match-Ignition written once more in NumPy, one document after another.
 
-From the formulas of the papers, without batches, masks or padding; the other models are compared in
-`test_ernie_doc.py` and `test_baselines.py`.
+From the formulas of the papers, without batches, masks or padding; ERNIE-Doc is compared in
+`test_ernie_doc.py`.
 """
 
 import math
