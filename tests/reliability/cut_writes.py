@@ -292,8 +292,8 @@ def attempt(run: Callable[[], None], cut: Cutter) -> int:
 
 
 def main() -> None:
-    name, failure, folder, *sweep = sys.argv[1:]
-    cut_all(name, failure, Path(folder), Tier(sweep=bool(sweep), seed=0))
+    name, failure, folder = sys.argv[1:4]
+    cut_all(name, failure, Path(folder), Tier(sweep="--sweep" in sys.argv, seed=0))
 
 
 def cut_all(name: str, failure: str, folder: Path, tier: Tier) -> None:
