@@ -8,7 +8,7 @@ import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.port import EncodedQuery
-from index.search.records import NO_BOUNDS, Bounds, Hit, Mode, SearchOptions
+from index.search.records import NO_BOUNDS, Bounds, Examples, Hit, Mode, SearchOptions
 from index.vectors.vector_index import Precision
 from tests.index.search.plane import MODES, RULE, answer, entry
 from tests.kit.index_fixtures import unit_vectors
@@ -65,3 +65,17 @@ def test_a_bound_holds_for_the_exact_score(data: DataDirectory) -> None:
     hits = find(data, "semantic", 50)
     bound = Bounds(min_score=hits[20].score)
     assert [hit.id for hit in find(data, "semantic", 50, bound)] == [hit.id for hit in hits[:21]]
+
+
+def test_each_example_is_compared_with_the_stored_vectors(data: DataDirectory) -> None:
+    """Several examples: the score that each gives is that of its own vector."""
+    others = unit_vectors(2, seed=3, dimension=DIMENSION)
+    like = tuple(EncodedQuery("", vector) for vector in (QUERY.vector, others[0]))
+    wanted = Examples(like, (EncodedQuery("", others[1]),))
+    hits = answer(data, wanted, SearchOptions(top_k=20, mode="semantic")).hits
+    weight = RULE.alignment_weight("semantic")
+    for hit in hits:
+        cosines = np.stack([example.vector for example in wanted.all]) @ VECTORS[int(hit.id[1:])]
+        expected = (1 - weight) * cosines + weight * np.clip(0.5 * cosines + 0.2, 0, 1)
+        given = [*hit.like_scores, *hit.unlike_scores]
+        np.testing.assert_allclose(given, expected, atol=1e-6)
