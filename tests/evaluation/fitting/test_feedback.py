@@ -1,14 +1,25 @@
 """Probabilities that are fitted to the verdicts of users."""
 
 import random
+from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from encoder.arrays import Float64, Int64
 from encoder.calibration import match_probabilities
-from evaluation.fitting.feedback import fit_verdicts
+from evaluation.fitting.feedback import (
+    Candidate,
+    SearchableQuery,
+    fit_verdicts,
+    run_shadow_test,
+)
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
+from index.directory.data_directory import open_data_directory
+from index.engine.port import EncodedQuery
+from index.progress import SilentProgress
+from tests.index.search.plane import RULE, direction, put
 
 QUERIES = 50
 
@@ -83,3 +94,20 @@ def test_what_belongs_to_a_training_query_is_not_new() -> None:
     assert not_learned(queries, {"gone"}) == [True] * 4
     queries = [query("q1", "asked before"), query("q1", "a"), query("q2", "a")]
     assert not_learned(queries, {"asked before"}) == [False, False, True]
+
+
+def test_what_no_user_has_seen_does_not_count_unless_all_is_known(tmp_path: Path) -> None:
+    """Judged documents are ranked among themselves: another that is nearer costs nothing."""
+    opened = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=2)
+    with closing(opened) as data:
+        put(data, {"unseen": ("egret", 1), "liked": ("heron", 10), "disliked": ("court", 80)})
+        query = EncodedQuery("", direction(0))
+
+        def ndcg(grades: dict[str, int], *, complete: bool) -> float:
+            asked = [SearchableQuery(query, grades, complete)] * 2
+            candidate = Candidate(data, RULE, asked, asked)
+            return run_shadow_test(candidate, candidate, SilentProgress()).held_out.present
+
+        assert ndcg({"liked": 1, "disliked": 0}, complete=False) == 1.0
+        assert ndcg({"liked": 1, "disliked": 0}, complete=True) == pytest.approx(1 / np.log2(3))
+        assert ndcg({"liked": 0, "disliked": 1}, complete=False) == pytest.approx(1 / np.log2(3))

@@ -139,8 +139,12 @@ def test_a_refit_is_used_when_it_ends(store: DocumentStore, with_blocks: MakeEnt
     assert calls == 3
     (late,) = store.put([with_blocks("late", 999)]).changed  # between the two passes
     assert late in read(store, [late])
+    former = store.alignment.space()
     store.alignment.refresh(QUIET, fit=False)  # continues
     assert len(space_of(store).background)
+    found = store.alignment.read(ids, former)  # as a search reads that began before
+    assert found is not None
+    assert (found.used, found.blocks.keys()) == (store.alignment.space(), set(ids))
     assert_holds_all_stored_blocks(store)
 
 
