@@ -94,7 +94,7 @@ def plan_sentence_blocks(
             length = min(length, capacity)
         for piece in _pieces(sentence, length, capacity):
             size = piece.stop - piece.start
-            if size > room or (piece.start == 0 and length > capacity):
+            if size > room:
                 blocks.append([])
                 room = capacity
             blocks[-1].append(piece)
