@@ -29,8 +29,8 @@ fast: $(VENV)/testing
 index := tests/index tests/encoder tests/evaluation
 training := tests/training tests/contract tests/clients
 commands := tests/service/cli tests/e2e
-processes := tests/reliability
-browser := tests/browser tests/deploy
+processes := tests/reliability tests/service/uploads tests/service/background
+browser := tests/browser tests/deploy tests/service/standing
 service := tests $(addprefix --ignore=,$(index) $(training) $(commands) $(processes) $(browser))
 PARTS := tests-processes tests-training tests-commands tests-index tests-service tests-browser
 PYTEST := $(BIN)/python -m pytest $(TIER)
