@@ -241,7 +241,7 @@ class Follower:
 
     def _work_off(self, vector_ids: Sequence[int]) -> None:
         for some in _batches(vector_ids):
-            with self.writing() as connection:
+            with self.writing() as connection:  # nothing is revised between reading and writing
                 self._derive(connection, some)
 
     def _work_off_rest(self) -> None:

@@ -166,7 +166,8 @@ class BlockAlignment:
             ours = documents.blocks.get(query.vector_id) if stored else None
             self._blocks = ours or self._project(documents)
             self._used = documents.used
-        if self._blocks is None or documents.used is not self._used:
+        moved = self._used is None or documents.space is not self._used.space
+        if self._blocks is None or moved:
             return None
         rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
         scores = np.full(len(wanted), np.nan, dtype=np.float32)

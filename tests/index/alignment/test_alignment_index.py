@@ -1,5 +1,6 @@
 """The alignment index: it follows the documents, and refitting never disturbs a search."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,9 @@ from encoder.alignment.space import (
     neutral_space,
 )
 from encoder.arrays import Float32
+from index.alignment.alignment_index import AlignableDocuments, ProjectedBlocks
+from index.engine.channels import BlockAlignment
+from index.engine.port import EncodedQuery
 from index.errors import StoreError
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
@@ -188,3 +192,27 @@ def test_block_vectors_of_another_width(store: DocumentStore, with_blocks: MakeE
     with pytest.raises(ValueError, match=f"block vectors of 5 numbers in a space for {WIDTH}"):
         store.put([with_blocks("sound", 2), wrong])
     assert len(store) == 0
+
+
+class Projecting(BlockAlignment):
+    """Aligns with blocks that are projected at each call, as an engine without them does."""
+
+    def __init__(self, store: DocumentStore, query: EncodedQuery) -> None:
+        super().__init__(store, query)
+        self._projected = ProjectedBlocks(store.connections, store.common_text)
+
+    def read_blocks(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
+        return self._projected.read(vector_ids)
+
+
+def test_projected_blocks_are_aligned_in_several_calls(
+    store: DocumentStore, with_blocks: MakeEntry
+) -> None:
+    ids = np.array(fill(store, with_blocks, 5))
+    query = EncodedQuery("", np.zeros(0, dtype=np.float32), vector_id=int(ids[0]))
+    projecting, whole = Projecting(store, query), BlockAlignment(store, query)
+    for some in (ids[1:3], ids[3:]):
+        expected, found = whole.align(some), projecting.align(some)
+        assert expected is not None
+        assert found is not None
+        np.testing.assert_allclose(found, expected, atol=1e-6)
