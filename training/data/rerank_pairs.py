@@ -127,6 +127,11 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
     """
     labelled = _by_label(corpus.pairs[TRAIN])
     if recipe.pairs == "given":
+        if not all(labelled.values()):
+            raise CorpusError(
+                f'{corpus.files.corpus}: the recipe has pairs = "given", and not pairs of both '
+                "labels are for training"
+            )
         return [
             RowPair(a, b, float(label)) for label in labelled for a, b in sorted(labelled[label])
         ]

@@ -58,5 +58,5 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     given = ("--checkpoint", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
     answer = longmatch("lab", "train", "rerank-paper", *given, "-o", corpus / "out")
     assert answer.status == 2
-    assert "training a reranker takes both" in " ".join(answer.err.split())
+    assert f'{corpus}: the recipe has pairs = "given", and not pairs of both' in answer.err
     assert not (corpus / "out.work" / "run").exists()
